@@ -16,7 +16,8 @@ from t5x_like.cli.common.parsers import CommandParser
 
 _EPILOG = """\
 actions:
-  start    pack the code, send it to all hosts, start `t5x_like train` there (the default)
+  start    pack the code, send it to all hosts, start `t5x_like train` or `finetune` there (the
+           default)
   watch    wait for the end, and start again what was taken away (--config=tpu_vm and ssh)
   status   how it goes
   logs     the logs of all hosts

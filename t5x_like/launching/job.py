@@ -1,4 +1,4 @@
-"""A job to launch: the arguments of `t5x_like train`, variables, secrets, and the code."""
+"""A job to launch: a command that trains, variables, secrets, and the code."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ _SECRET = re.compile(
 """Names of variables whose values are secrets."""
 _CREDENTIALS = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 """A user and a password in an address."""
+STARTED = ("train", "finetune")
+"""The commands that a launcher starts."""
 _OURS = ("--distributed", "--coordinator_address", "--num_processes", "--process_id")
 
 
@@ -32,7 +34,7 @@ class Job:
     Attributes:
       name: its name, by which it is watched, stopped and deleted.
       launch: a text that differs between two starts by hand, which count their restarts anew.
-      arguments: those of `t5x_like train`.
+      arguments: a command of `STARTED`, and its arguments.
       directory: the folder here that holds what was launched.
       config: the fields of the launcher's configuration.
       secrets: values of secret variables; empty when a job is only watched.
@@ -78,7 +80,7 @@ def option(arguments: Sequence[str], name: str, macro: str) -> str:
         try:
             values.append(str(ast.literal_eval(text)))
         except (ValueError, SyntaxError):
-            continue  # `train` says what is wrong with it
+            continue  # the command says what is wrong with it
     return values[-1] if values else ""
 
 
@@ -114,10 +116,10 @@ def _argument_problems(arguments: Sequence[str]) -> Iterator[str]:
     if not arguments:
         yield "what to run is missing: add  -- train --recipe NAME --model_dir DIR ..."
         return
-    if arguments[0] != "train":
-        yield f"{arguments[0]!r} after -- : the launchers start  train  alone"
+    if arguments[0] not in STARTED:
+        yield f"{arguments[0]!r} after -- : the launchers start  {'  or  '.join(STARTED)}  alone"
     if any("\0" in word for word in arguments):
-        yield "the arguments of train hold a NUL character, which no program can be given"
+        yield f"the arguments of {arguments[0]} hold a NUL character, which no program can be given"
     for word in arguments:
         if word.partition("=")[0] in _OURS:
             yield f"{word}: leave it out; the launcher adds it on every host"
@@ -130,8 +132,8 @@ def _argument_problems(arguments: Sequence[str]) -> Iterator[str]:
     where = option(arguments[1:], "model_dir", "MODEL_DIR")
     if not where:
         yield (
-            "--model_dir is missing after -- train: name a bucket (gs://..., s3://...) or a "
-            "network directory; a run goes on from there after a restart"
+            f"--model_dir is missing after -- {arguments[0]}: name a bucket (gs://..., s3://...) "
+            "or a network directory; a run goes on from there after a restart"
         )
     elif "://" not in where and not where.startswith("/"):
         yield f"--model_dir={where}: give a bucket or a path from the root, the same on all hosts"

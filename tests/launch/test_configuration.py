@@ -54,8 +54,9 @@ def test_secrets_are_shown_nowhere(bench, name, secret):
     ("words", "told"),
     [
         ([], "what to run is missing"),
-        (["--", "eval", "x"], "the launchers start  train  alone"),
+        (["--", "eval", "x"], "the launchers start  train  or  finetune  alone"),
         (["--", "train"], "--model_dir is missing"),
+        (["--", "finetune", "gs://b/run"], "--model_dir is missing after -- finetune"),
         (["--", "train", "--model_dir=runs/x"], "the same on all hosts"),
         ([*TRAIN, "--distributed"], "leave it out"),
         ([*TRAIN, "--gin_file=nowhere.gin"], "no gin file 'nowhere.gin'"),
