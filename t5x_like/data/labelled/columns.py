@@ -106,6 +106,21 @@ def _mean_size(cells: Sequence[Any]) -> float:
     return sum(map(len, cells)) / len(cells)
 
 
+def _repeats(cells: Sequence[Any]) -> bool:
+    """Whether cells have a few values, as labels do, and not one each, as texts and numbers do."""
+    return 1 < len({str(cell) for cell in cells}) <= len(cells) / 2
+
+
+def _name_of_column(name: str, rows: Rows) -> str:
+    """The name; raises CorpusError where it is a cell of a table without names of columns."""
+    if number(name) is not None or name in {str(row.get(name)) for row in rows.some()}:
+        raise CorpusError(
+            f"{rows.files}: the first line looks like a row, and not like the names of columns: "
+            f"{', '.join(map(repr, rows.names)):.100}. Name the columns (--columns)"
+        )
+    return name
+
+
 def _label(rows: Rows, label: str | None, texts: Sequence[str]) -> str:
     if label is not None:
         rows.check_column(label)
@@ -114,8 +129,10 @@ def _label(rows: Rows, label: str | None, texts: Sequence[str]) -> str:
     known = {name.lower(): name for name in rest}
     if usual := [known[name] for name in _LABELS if name in known]:
         return usual[0]
-    if len(rest) == 1:
-        return rest[0]
+    repeated = [name for name in rest if _repeats([row.get(name) for row in rows.some()])]
+    for only in (rest, repeated):
+        if len(only) == 1:
+            return _name_of_column(only[0], rows)
     raise CorpusError(
         f"{rows.files} has the columns {', '.join(rows.names)}: name that of the label (--label)"
     )

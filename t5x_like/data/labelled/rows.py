@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -49,6 +50,11 @@ class Rows:
         self._rows = [*itertools.chain.from_iterable(map(read, paths))]
         if not self._rows:
             raise CorpusError(f"{files} has no rows")
+        if len(only := [*self._rows[0]]) == 1 and (mark := re.search(r"[;\t|]", only[0])):
+            raise CorpusError(
+                f"{files} has one column, {only[0]!r:.60}: its cells seem to be separated by "
+                f"{mark[0]!r}, and .csv files are read with commas, .tsv files with tabs"
+            )
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -51,6 +51,33 @@ def test_the_longest_text_and_the_column_that_is_left(tmp_path: Path) -> None:
     assert files.labels == {"3": 1, "1": 1}
 
 
+def test_the_only_column_whose_values_repeat_is_the_label(tmp_path: Path) -> None:
+    rows = [{"no": n, "remark": f"it is {n}", "mood": "gs"[n % 2]} for n in range(8)]
+    files = understand(written(tmp_path / "a.csv", rows))
+    assert files.fields == {"inputs": "remark", "label": "mood"}
+    with pytest.raises(CorpusError, match="name that of the label"):
+        understand(written(tmp_path / "b.csv", [{**row, "place": row["mood"]} for row in rows]))
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (
+            "spam\tbuy it\nham\thello there\nspam\tbuy two\n",
+            "first line looks like a row.*Name the",
+        ),
+        ("0.5\tso so\n0.9\tall fine\n", "the first line looks like a row"),
+        ("remark;mood\nfine;g\n", "separated by ';', and .csv files are read with commas"),
+    ],
+)
+def test_a_table_of_another_form_is_not_taken_for_one_with_names(
+    text: str, error: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.tsv").write_text(text)
+    with pytest.raises(CorpusError, match=error):
+        understand(str(tmp_path / "a.tsv"))
+
+
 def test_names_of_classes_in_parquet(tmp_path: Path) -> None:
     labels = pa.array(["bad", "good", "bad"]).dictionary_encode()
     table = pa.table({"text": ["dull", "fine", "poor"], "label": labels})
