@@ -91,7 +91,13 @@ class HeadAnswers:
             vocabulary = self.framing.vocabulary
             return span_answers.answers(records, self.questions, vocabulary, self._ends)
         texts = [self._read_text(record) for record in records]
-        row_logits = iter(self._logits([row for text in texts for row in text.rows]))
+        rows = [row for text in texts for row in text.rows]
+        beside = [
+            of_row
+            for record, text in zip(records, texts, strict=True)
+            for of_row in self._beside(record, text)
+        ]
+        row_logits = iter(self._answers(rows, beside))
         say = {
             "classes": self._class,
             "several": self._several,
@@ -115,18 +121,41 @@ class HeadAnswers:
             return ReadText([self.framing.text(inputs, second)], [(0, 0)])
         return self.reading.read(self.framing.vocabulary.encode(inputs), self.framing)
 
-    def _logits(self, rows: Sequence[Row]) -> list[np.ndarray]:
-        """The head's logits of each row: [C], or [L, C] for tags and spans."""
-        row_logits: list[np.ndarray] = [np.zeros(0)] * len(rows)
+    def _beside(self, record: Mapping[str, Any], text: ReadText) -> list[Mapping[str, np.ndarray]]:
+        """What a model of tags reads besides the tokens of each row."""
+        if self.kind != "tags":
+            return [{} for _ in text.rows]
+        starts = words.starts(self._encoded(record))
+        return [
+            self.reading.tags.words(starts[begin:end], len(row.tokens), self.framing.ids)
+            for row, (begin, end) in zip(text.rows, text.bounds, strict=True)
+        ]
+
+    def _answers(
+        self, rows: Sequence[Row], beside: Sequence[Mapping[str, np.ndarray]] | None = None
+    ) -> list[Any]:
+        """The head's answers to each row: logits [C], or [L, C] for tags and spans.
+
+        Args:
+          rows: the rows.
+          beside: int32 arrays [tokens] by name that the model reads besides, of each row.
+        """
+        answers: list[Any] = [None] * len(rows)
         if not all(row.tokens for row in rows):
             raise ValueError(
                 "a text is empty, and this model puts no token beside it: leave it out"
             )
         for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
-            logits = np.asarray(self.model(_answers, batch.of_encoder))
+            read = dict(batch.of_encoder)
             for place, n in enumerate(batch.numbers):
-                row_logits[n] = logits[place]
-        return row_logits
+                for name, values in (beside[n] if beside else {}).items():
+                    read.setdefault(name, np.zeros_like(batch.tokens))[place, : len(values)] = (
+                        values
+                    )
+            arrays = jax.tree.map(np.asarray, self.model(_answers, read))
+            for place, n in enumerate(batch.numbers):
+                answers[n] = jax.tree.map(lambda x, place=place: x[place], arrays)
+        return answers
 
     def _encoded(self, record: Mapping[str, Any]) -> list[np.ndarray]:
         """The tokens of each word."""
@@ -163,11 +192,7 @@ class HeadAnswers:
         starts = words.starts(self._encoded(record))
         asked = joined_windows.words_asked(self.reading.tags, text.bounds, starts, self.framing.ids)
         tags: list[str | None] = [None] * int(starts.sum())
-        of_windows = zip(asked, text.bounds, logits_WLC, strict=True)
-        for (numbers, places), (begin, end), row_logits in of_windows:
-            logits_LC = joined_windows.of_words(
-                self.reading.tags, row_logits, starts[begin:end], self.framing.ids
-            )
+        for (numbers, places), logits_LC in zip(asked, logits_WLC, strict=True):
             for number, tag in zip(numbers, logits_LC[places].argmax(axis=-1), strict=True):
                 tags[number] = self._label(int(tag))
         return {"words": _words(record), "tags": tags}
@@ -178,19 +203,10 @@ class HeadAnswers:
         if self.kind == "spans":
             return [
                 n_best.ends(logits_L2[: len(row.tokens)], int(features["null_position"]))
-                for logits_L2, (row, features) in zip(self._logits(rows), asked, strict=True)
+                for logits_L2, (row, features) in zip(self._answers(rows), asked, strict=True)
             ]
-        searched: list[Any] = [None] * len(rows)
-        for batch in self.framing.batches(rows, self.model.rows(self.batch_size)):
-            mask_BL = np.zeros_like(batch.tokens)
-            for place, n in enumerate(batch.numbers):
-                mask_BL[place, : len(rows[n].tokens)] = asked[n].features["answer_mask"]
-            answers = self.model(_answers, {**batch.of_encoder, "answer_mask": mask_BL})
-            arrays = jax.tree.map(np.asarray, answers)
-            for place, n in enumerate(batch.numbers):
-                of_row = jax.tree.map(lambda x, place=place: x[place], arrays)
-                searched[n] = n_best.searched_ends(of_row)
-        return searched
+        masks = [{"answer_mask": features["answer_mask"]} for _, features in asked]
+        return [n_best.searched_ends(of_row) for of_row in self._answers(rows, masks)]
 
     def _choices(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         rows = [
@@ -198,7 +214,7 @@ class HeadAnswers:
             for record in records
             for choice in record["choices"]
         ]
-        logits = iter(self._logits(rows))
+        logits = iter(self._answers(rows))
         answers = []
         for record in records:
             chances = joined_windows.softmax(np.array([next(logits)[0] for _ in record["choices"]]))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from t5x_like.core.protocols.data import Objective, TokenIds
-from t5x_like.objectives.supervised import frames, windows
+from t5x_like.objectives.supervised import windows
 from t5x_like.objectives.supervised.tags import Tags
 from t5x_like.objectives.supervised.windows import WindowWords
 
@@ -39,31 +39,7 @@ def words_asked(
       ids: the ids of the vocabulary.
     """
     assert isinstance(objective, Tags)
-    asked: list[WindowWords] = []
+    asked = []
     for (words, places), (begin, end) in zip(windows.words_of(bounds, starts), bounds, strict=True):
         asked.append(WindowWords(words, objective.asked(starts[begin:end], ids)[places]))
     return asked
-
-
-def of_words(
-    objective: Tags, logits_LC: np.ndarray, starts: np.ndarray, ids: TokenIds
-) -> np.ndarray:
-    """The logits of a row's tokens, with the means of words where the objective learns these.
-
-    Args:
-      objective: of tags.
-      logits_LC: those of all tokens of the row.
-      starts: bool [tokens], which tokens of the row's text are the first of a word.
-      ids: the ids of the vocabulary.
-    """
-    if objective.pieces != "mean":
-        return logits_LC
-    begin = frames.text_place(objective.template, ids)
-    words = objective.word_ids(starts)
-    text_NC = logits_LC[begin : begin + len(words)].astype(np.float64)
-    sums = np.zeros((len(words) + 1, text_NC.shape[-1]))
-    np.add.at(sums, words, text_NC)
-    means = sums / np.maximum(np.bincount(words, minlength=len(sums)), 1)[:, None]
-    joined = logits_LC.copy()
-    joined[begin : begin + len(words)] = np.where(words[:, None] > 0, means[words], text_NC)
-    return joined

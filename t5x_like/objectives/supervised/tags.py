@@ -114,20 +114,22 @@ class Tags(LabelledRows):
         labels = np.full(len(row["inputs"]), -1, np.int32)
         begin = frames.text_place(self.template, ids)
         labels[begin : begin + len(tags)] = self._labels(tags)
-        words = {}
-        if self.pieces == "mean":
-            words["word_ids"] = np.zeros_like(labels)
-            words["word_ids"][begin : begin + len(tags)] = self.word_ids(tags >= 0)
+        words = self.words(tags >= 0, len(labels), ids)
         return {**row, "labels": labels, **words, **self.weight(sample)}
 
-    @staticmethod
-    def word_ids(starts: np.ndarray) -> np.ndarray:
-        """The number of each token's word, from 1; 0 before the first. int [tokens].
+    def words(self, starts: np.ndarray, length: int, ids: TokenIds) -> dict[str, np.ndarray]:
+        """What a model reads of words besides tokens: `word_ids`, int32 [length], or nothing.
 
         Args:
-          starts: bool [tokens], which tokens are the first of a word.
+          starts: bool [tokens], which tokens of the row's text are the first of a word.
+          length: the tokens of the row.
+          ids: the ids of the vocabulary.
         """
-        return np.cumsum(starts)
+        if self.pieces != "mean":
+            return {}
+        begin, word_ids = frames.text_place(self.template, ids), np.zeros(length, np.int32)
+        word_ids[begin : begin + len(starts)] = np.cumsum(starts)
+        return {"word_ids": word_ids}
 
     def asked(self, starts: np.ndarray, ids: TokenIds) -> np.ndarray:
         """Where in a row the tag of each word is read, int64 [words].
