@@ -203,6 +203,7 @@ class RunPhase:
         }
         if run.completer is not None:
             settings["data.completer"] = run.completer.identity()
+        settings |= {f"adapt.{name}": value for name, value in run.adapt_settings.items()}
         return settings | ({"data.start": self.start} if self.number else {})
 
     def _with_phase(self, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -281,6 +282,18 @@ class Run:
         """The model, with shapes and dtypes as its parameters."""
         model: Model = nnx.eval_shape(lambda: self.make(rngs=nnx.Rngs(0)))
         return model
+
+    @property
+    def adapt_settings(self) -> dict[str, Any]:
+        """The settings of `adapt` that are numbers or texts, usual ones too.
+
+        A scale of adapters changes what their saved parameters mean, and no shape.
+        """
+        if self.adapt is None:
+            return {}
+        parameters = inspect.signature(self.adapt).parameters.values()
+        values = {parameter.name: parameter.default for parameter in parameters}
+        return {name: x for name, x in values.items() if isinstance(x, bool | int | float | str)}
 
     def with_parts(self, **parts: Any) -> Run:
         """A copy with other parts, by name; the same model is not built again."""

@@ -14,6 +14,7 @@ from kinds_of_labels import ONE, losses, opened, untrained
 
 import t5x_like as t5x
 from t5x_like.layers.adapters import bottleneck, ia3, lora
+from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 from t5x_like.training.optimization.parameter_paths import by_path
 
 OWN = {
@@ -110,11 +111,11 @@ def test_lora_resumes_is_asked_and_leaves_as_a_whole_model(
     lines = [f"{'ada' if n % 2 else 'bert'} sings {n % 30},{'yn'[n % 2]}" for n in range(96)]
     file.write_text("\n".join(["text,label", *lines]) + "\n")
 
-    def run(name: str) -> t5x.Pretraining:
+    def run(name: str, **settings: Any) -> t5x.Pretraining:
         return t5x.finetune(
             written("bert"),
             train=str(file),
-            method=t5x.Method("dora", rank=4),
+            method=t5x.Method("dora", rank=4, **settings),
             epochs=4,
             batch_size=16,
             learning_rate=0.02,
@@ -126,7 +127,9 @@ def test_lora_resumes_is_asked_and_leaves_as_a_whole_model(
     for step in run("broken").steps():
         if step.step == 9:
             break
-    run("broken").train()
+    with pytest.raises(CheckpointError, match=r"adapt\.alpha: 16\.0 then, 8 now\nChoose another"):
+        run("broken", alpha=8).train()
+    run("broken", alpha=16).train()
     straight, broken = (t5x.load(str(tmp_path / name)) for name in ("straight", "broken"))
     params = [by_path(model.run.params) for model in (straight, broken) if model.run]
     jax.tree.map(np.testing.assert_array_equal, *params)

@@ -270,7 +270,8 @@ def same_run(
     """Refuses to resume if the examples, their noise, their ids or the seed would differ.
 
     Args:
-      mine: `seed`, `batch_size`, `vocabulary` and `data.*` of the run that starts, or some of them.
+      mine: `seed`, `batch_size`, `vocabulary`, `adapt.*` and `data.*` of the run that starts, or
+        some of them.
       saved: the metadata of the checkpoint that it would resume; None if there is none.
       allow_change: first parts of names that may differ, such as `data`.
       whole: whether `mine` is complete, so that it must have all the saved names.
@@ -304,8 +305,8 @@ def same_run(
             "(The text of stdlib_docs, and a vocabulary of it, change with the Python version.)"
         )
     message.append("Choose another MODEL_DIR, or undo the change")
-    if "vocabulary" not in different:
-        kinds = dict.fromkeys(name.partition(".")[0] for name in different)
+    kinds = dict.fromkeys(name.partition(".")[0] for name in different)
+    if not {"vocabulary", "adapt"} & kinds.keys():
         message[-1] += f"; or continue anyway with --allow_change={','.join(kinds)}"
     raise CheckpointError("\n".join(message) + ".")
 
