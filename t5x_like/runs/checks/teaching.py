@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from t5x_like.data.streams.stream import Examples
     from t5x_like.data.task import Task
 
+_MUCH = 0.02
+"""The share of unknown tokens in a text that is worth a note."""
 _LOOKED_AT = 256
 _READ = 200
 """Tokens of a document whose script is asked."""
@@ -29,6 +31,7 @@ def notes(examples: Examples) -> Iterator[str]:
     """Lines about a training text: what is cut off, labels that teach nothing, another script."""
     yield from _cut(examples)
     yield from _words(examples.task)
+    yield from _unknown(examples.task)
     yield from _labels(examples)
     yield from _other_script(examples.task)
 
@@ -107,6 +110,22 @@ def _words(task: Task) -> Iterator[str]:
                 f"{count:,} of {split.counts[column.name].sum():,} tokens of the words of "
                 f"{task.name} are unknown ones: the vocabulary lacks them, or leaves nothing of a "
                 "word. The words keep their tags"
+            )
+
+
+def _unknown(task: Task) -> Iterator[str]:
+    """How much of labelled texts the vocabulary does not know, as that of another language."""
+    if task.cache is None or task.objective.answers is None or task.token_ids.unk is None:
+        return
+    counts = task.cache.split("train").counts
+    for column in task.cache.manifest.columns:
+        if column.holds not in ("text", "passage"):
+            continue
+        count, total = int(counts[column.name][task.token_ids.unk]), int(counts[column.name].sum())
+        if count > _MUCH * total:
+            yield (
+                f"{count:,} of {total:,} tokens of {column.name} of {task.name} are unknown ones: "
+                "the vocabulary of the model lacks them, and they are all the same to it"
             )
 
 

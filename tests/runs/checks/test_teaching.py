@@ -20,6 +20,7 @@ from t5x_like.objectives.supervised.text_to_text import TextToText
 from t5x_like.runs.checks import teaching
 from t5x_like.vocabularies import loading
 from t5x_like.vocabularies.byte import ByteVocabulary
+from t5x_like.vocabularies.learning.subword_training import train_wordpiece
 
 VOCABULARY = Path(__file__).parents[1] / "golden" / "vocabulary"
 SENTENCE = "The file {} of the module is a list of its values."
@@ -49,6 +50,20 @@ def test_examples_that_are_cut_are_counted(tmp_path: Path) -> None:
     ]
     assert len(notes(cache, "text_to_text", inputs=21, targets=4)) == 2
     assert not notes(cache, "text_to_text", inputs=31, targets=11)
+
+
+def test_labelled_text_that_the_vocabulary_lacks_is_counted(tmp_path: Path) -> None:
+    vocabulary = train_wordpiece(
+        ["the file of a module"] * 3, size=60, extra_ids=0, character_coverage=1.0, lowercase=True
+    )
+    rows = ["inputs\ttargets", *["the file\ta module"] * 6]
+    known = cached(tmp_path, "known.tsv", "\n".join(rows), vocabulary)
+    assert not notes(known, "text_to_text", inputs=20, targets=20)
+    strange = cached(
+        tmp_path, "strange.tsv", "\n".join([*rows, *["映画\tthe file"] * 3]), vocabulary
+    )
+    (line,) = notes(strange, "text_to_text", inputs=20, targets=20)
+    assert re.match(r"6 of 18 tokens of inputs of strange are unknown ones: the vocabulary", line)
 
 
 def test_an_objective_for_other_columns_is_named(tmp_path: Path) -> None:
