@@ -82,6 +82,7 @@ TEST = [
     "setuptools>=77.0.3",
     # What models are compared with. Later torches are gigabytes; 3.12 has no small one.
     'torch==2.13.0; python_version < "3.12"',
+    'peft>=0.21.2,<0.22; python_version < "3.12"',
     'transformers>=5.23.0,<5.24; python_version < "3.12"',
 ]
 EXTRAS = {

@@ -357,7 +357,10 @@ def load(
     saved = saved_model.read(str(directory), step=step, modules=modules)
     params = jax.tree.map(lambda leaf: leaf.read(), saved.params)
     model = nnx.merge(nnx.graphdef(saved.model), params)
-    return LoadedModel(model, saved.vocabulary, saved.step, str(directory), None, saved.original)
+    return LoadedModel(
+        *(model, saved.vocabulary, saved.step, str(directory), None, saved.original),
+        labels=saved.labels,
+    )
 
 
 def _note(line: str) -> None:

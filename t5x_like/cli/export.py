@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+
 from t5x_like.cli.common import opening
 from t5x_like.cli.common.parsers import CommandParser
 
@@ -11,6 +13,8 @@ examples:
       the newest checkpoint; AutoModel.from_pretrained("exported/mine") opens it in Python
   t5x_like export --from runs/mine --step 100000 --to exported/mine-100k
       another checkpoint
+  t5x_like export --from runs/mine-lora --adapter --base me/my-base --to exported/my-lora
+      the adapters alone; PeftModel.from_pretrained(base, "exported/my-lora") opens them
   t5x_like export --from runs/mine --to exported/mine --push me/mine --private
       also uploads it to the hub, where huggingface_hub is installed and you are logged in
 
@@ -44,8 +48,23 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--private", action="store_true", help="with --push: only its owner sees the model"
     )
+    parser.add_argument(
+        "--adapter",
+        action="store_true",
+        help="write the adapters (LoRA, rsLoRA, DoRA, IA3) and the head alone, for PEFT",
+    )
+    parser.add_argument(
+        "--base",
+        metavar="NAME",
+        help="with --adapter: the base as a model of Hugging Face (default: the directory that the "
+        "run started from)",
+    )
     opening.add_modules(parser)
     args = parser.parse_args(argv)
+    if args.adapter:
+        return _adapter(args)
+    if args.base:
+        raise ValueError("--base is for --adapter: a whole model has no base")
 
     from t5x_like.api.export import export
 
@@ -59,4 +78,23 @@ def main(argv: list[str]) -> int:
         modules=args.module,
     )
     print("\n".join(lines))
+    return 0
+
+
+def _adapter(args: argparse.Namespace) -> int:
+    """Writes the files of an adapter."""
+    if args.push:
+        raise ValueError("--push uploads whole models: upload an adapter with `hf upload`")
+
+    from t5x_like.api.adapter_export import export_adapter
+
+    line = export_adapter(
+        args.source,
+        args.target,
+        base=args.base,
+        step=args.step,
+        overwrite=args.overwrite,
+        modules=args.module,
+    )
+    print(line)
     return 0

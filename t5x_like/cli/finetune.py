@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from t5x_like.cli.common import arguments, parsers, processes
@@ -143,8 +144,18 @@ def _add_method(parser: CommandParser) -> None:
         metavar="NAME",
         help="full (default), head (alone), bitfit (biases), lora, rslora, dora, ia3 or adapters",
     )
-    method.add_argument("--rank", type=int, metavar="R", help="of lora and its kin (default: 8)")
-    method.add_argument("--alpha", type=float, metavar="A", help="of lora: its scale (default: 16)")
+    method.add_argument(
+        "--rank",
+        type=_of_layers(int),
+        metavar="R",
+        help="of lora and its kin (default: 8), or one for each layer, as in 2,2,4,8",
+    )
+    method.add_argument(
+        "--alpha",
+        type=_of_layers(float),
+        metavar="A",
+        help="of lora: its scale (default: 16), or one for each layer",
+    )
     method.add_argument(
         "--places",
         metavar="NAME,...",
@@ -153,6 +164,16 @@ def _add_method(parser: CommandParser) -> None:
         "wo (default: those of the method's paper)",
     )
     method.add_argument("--width", type=int, metavar="N", help="of adapters (default: 64)")
+
+
+def _of_layers(number: Callable[[str], float]) -> Callable[[str], Any]:
+    """The type of a flag that is a number, or one for each layer."""
+
+    def read(text: str) -> float | list[float]:
+        numbers = [number(part) for part in text.split(",")]
+        return numbers if len(numbers) > 1 else numbers[0]
+
+    return read
 
 
 def _weights(text: str) -> str | dict[str, float]:

@@ -1,7 +1,8 @@
-"""`t5x_like import`: turns a model of Hugging Face or a checkpoint of T5X into one of t5x_like."""
+"""`t5x_like import`: a model of Hugging Face, an adapter of PEFT or a checkpoint of T5X as ours."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ examples:
       from a directory with config.json, model.safetensors (or its shards) and a tokenizer's files
   t5x_like import --from checkpoint_999900 --model t5_base --vocabulary my.model --to imported/t5
       from a checkpoint of T5X, which does not name its model
+  t5x_like import --from my-lora --base imported/bert --to imported/my-lora
+      an adapter of PEFT (LoRA, DoRA, IA3), with its head; its base stays where it is
   t5x_like inspect imported/bert
       shows its parameters
   t5x_like export --from imported/bert --to bert-again
@@ -35,12 +38,17 @@ def main(argv: list[str]) -> int:
     args, bindings = arguments.parse(_parser(), argv)
 
     from t5x_like.interop import t5x_arrays
+    from t5x_like.interop.peft import adapter_directory
     from t5x_like.runs import saved_model
     from t5x_like.runs.settings import imported
     from t5x_like.vocabularies import loading
 
     saved_model.check_new(args.target)
     source, name = imported.locate(args.source)
+    if (source / adapter_directory.CONFIG).exists():
+        return _import_adapter(args, source)
+    if args.base:
+        raise ValueError(f"--base is for adapters of PEFT, and {args.source} is not one")
     if source.is_file():
         raise ValueError(f"{source} is a file: {t5x_arrays.advice(source)}")
     vocabulary = loading.load(args.vocabulary) if args.vocabulary else None
@@ -52,6 +60,21 @@ def main(argv: list[str]) -> int:
     for line in notes:
         print(f"note: {line}", file=sys.stderr)
     print(f"{args.target}: {model.architecture}; `t5x_like inspect {args.target}` shows it")
+    return 0
+
+
+def _import_adapter(args: argparse.Namespace, source: Path) -> int:
+    from t5x_like.interop.peft import adapter_directory
+    from t5x_like.runs.settings import imported, imported_adapter
+
+    named = args.base or adapter_directory.read(source).base
+    if named is None:
+        raise ValueError(f"{args.source} names no base model: name its directory with --base")
+    base, notes = imported.directory(named, None)
+    notes += imported_adapter.write(args.target, source, base=base, architecture=args.architecture)
+    for line in notes:
+        print(f"note: {line}", file=sys.stderr)
+    print(f"{args.target}: an adapter of {base}; `t5x_like inspect {args.target}` shows it")
     return 0
 
 
@@ -80,6 +103,12 @@ def _parser() -> CommandParser:
     )
     parser.add_argument(
         "--model", metavar="MODEL", help="for T5X: a model's name (t5_1_1_base) or a gin file"
+    )
+    parser.add_argument(
+        "--base",
+        metavar="DIR",
+        help="for an adapter of PEFT: its base, a run, an import or a model of Hugging Face "
+        "(default: the one that adapter_config.json names)",
     )
     parser.add_argument(
         "--vocabulary",

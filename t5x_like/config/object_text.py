@@ -10,19 +10,23 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 
-def model_text(make: functools.partial, *, title: str) -> str:
-    """Gin text in which the macro MODEL makes the same model as `make`.
+def model_text(
+    make: functools.partial, *, title: str, adapt: functools.partial | None = None
+) -> str:
+    """Gin text in which the macro MODEL makes the same model as `make`, and ADAPT adapts it.
 
     Args:
       make: a partial of a class of t5x_like. Its arguments are literals, functions, dataclass
         objects and further partials.
       title: the comment at the beginning.
+      adapt: a partial of a function of t5x_like; None for none.
 
     Raises:
       ValueError: an argument is of another kind, which gin text cannot express.
     """
     writer = Writer()
-    return writer.text(title, [f"MODEL = {writer.reference(make)}"])
+    parts = {"MODEL": make, **({"ADAPT": adapt} if adapt else {})}
+    return writer.text(title, [f"{name} = {writer.reference(x)}" for name, x in parts.items()])
 
 
 class Writer:

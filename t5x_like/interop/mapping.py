@@ -123,7 +123,7 @@ class Reader(Protocol):
 
 def flat_parameters(model: nnx.Module) -> dict[str, Any]:
     """{path: array or shape} of a model, abstract or not."""
-    return _flat(nnx.to_pure_dict(nnx.state(model, nnx.Param)))
+    return flat(nnx.to_pure_dict(nnx.state(model, nnx.Param)))
 
 
 def read(
@@ -172,7 +172,7 @@ def read(
         )
     known = (*names.unused, *names.constants)
     left = [name for name in weights.names() if name not in used and not name.startswith(known)]
-    return _nested(arrays), left
+    return nested(arrays), left
 
 
 def tensors(params: Any, model: nnx.Module, names: Names) -> Iterator[tuple[str, np.ndarray]]:
@@ -181,7 +181,7 @@ def tensors(params: Any, model: nnx.Module, names: Names) -> Iterator[tuple[str,
     Raises:
       ValueError: the rules do not fit the model.
     """
-    leaves = _flat(params)
+    leaves = flat(params)
     _check_complete(names.rules, leaves)
     for rule in names.rules:
         ours = [np.asarray(leaves[path]) for path in rule.paths]
@@ -211,17 +211,19 @@ def _present(weights: Reader, rule: Rule, i: int, *, prefix: str) -> str | None:
     return None
 
 
-def _flat(params: Any) -> dict[str, Any]:
+def flat(params: Any) -> dict[str, Any]:
+    """{path: leaf} of a nested dict; paths as `encoder/layers/mlp/wi/kernel`."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
 
 
-def _nested(flat: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
-    for path, array in flat.items():
+def nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `flat`."""
+    tree: dict[str, Any] = {}
+    for path, array in leaves.items():
         *parents, last = path.split("/")
-        node = nested
+        node = tree
         for parent in parents:
             node = node.setdefault(parent, {})
         node[last] = array
-    return nested
+    return tree

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from etils import epath
+from flax import nnx
 
 from t5x_like.core.buckets import storage
 from t5x_like.runs import run_directory
@@ -74,7 +75,7 @@ class InitFrom:
           ValueError: the directory holds no model.
           CheckpointError: it has no such step, or its parameters do not fit those of `program`.
         """
-        self._plan(program)
+        self._plan(_model(program))
 
     def check_vocabulary(self, vocabulary: Vocabulary, program: Program) -> None:
         """Compares the ids of a run with those that the parameters were trained with.
@@ -90,7 +91,7 @@ class InitFrom:
           ValueError: ids mean other tokens than in the vocabulary beside the checkpoint.
         """
         saved = self.vocabulary()
-        plan, _ = self._plan(program)
+        plan, _ = self._plan(_model(program))
         tables = [path for path in plan.sources if plan.wanted[path].vocabulary is not None]
         if saved is None or not tables or saved.fingerprint == vocabulary.fingerprint:
             return
@@ -126,7 +127,7 @@ class InitFrom:
         Raises:
           ValueError, CheckpointError: the same errors as in `check`, or the checkpoint is damaged.
         """
-        plan, saved = self._plan(program)
+        plan, saved = self._plan(_model(program))
         abstract = initial_parameters.laid_out(plan, saved, program.abstract_state.params)
         restored = self._checkpoints().restore_params(abstract, step=self.step)
         log.message(f"Starting from step {restored.step} of {self.directory}.")
@@ -138,20 +139,20 @@ class InitFrom:
         return initial_parameters.take(plan, params, restored.state, means=means)
 
     def bases(
-        self, paths: Collection[str], *, program: Program, vocabulary: Vocabulary
+        self, paths: Collection[str], *, model: Any, vocabulary: Vocabulary | None
     ) -> list[Base]:
         """Where those of some parameters are that the run has as they were saved.
 
         Args:
           paths: paths of parameters of the run.
-          program: the program of the run.
-          vocabulary: the vocabulary of the run.
+          model: the abstract model of the run.
+          vocabulary: the vocabulary of the run; None if nothing is known of its ids.
 
         Raises:
           ValueError, CheckpointError: as in `check`, or the checkpoint has no checksums.
         """
-        plan, saved = self._plan(program)
-        ours, leaves = by_path(program.abstract_state.params), by_path(saved)
+        plan, saved = self._plan(model)
+        ours, leaves = by_path(nnx.to_pure_dict(nnx.state(model, nnx.Param))), by_path(saved)
         same = {
             path: source.path
             for path, source in plan.sources.items()
@@ -163,6 +164,10 @@ class InitFrom:
         if self._new_ids(vocabulary):
             same = {path: x for path, x in same.items() if plan.wanted[path].vocabulary is None}
         return self._checkpoints().bases_of(same, step=self.step)
+
+    def sources(self, model: nnx.Module) -> dict[str, str]:
+        """{path of a parameter of an abstract model: path of the saved one}; raises as `check`."""
+        return {path: source.path for path, source in self._plan(model)[0].sources.items()}
 
     def _new_ids(self, vocabulary: Vocabulary | None) -> dict[int, list[int]]:
         """{new id: the ids that the saved vocabulary writes its text with}."""
@@ -181,12 +186,12 @@ class InitFrom:
             run_directory.read_config(path)  # raises: it holds no run
         return run_directory.read_vocabulary(path) if run_directory.has_vocabulary(path) else None
 
-    def _plan(self, program: Program) -> tuple[initial_plan.Plan, Any]:
+    def _plan(self, model: nnx.Module) -> tuple[initial_plan.Plan, Any]:
         saved = self._checkpoints().abstract_params(step=self.step)
         selection = initial_plan.Selection(rename=self.rename, skip=self.skip, layers=self.layers)
         shapes = {path: leaf.shape for path, leaf in by_path(saved).items()}
         return initial_plan.make_plan(
-            initial_parameters.wanted_parameters(program), shapes, selection
+            initial_parameters.wanted_parameters(model), shapes, selection
         ), saved
 
     def _checkpoints(self) -> Checkpoints:
@@ -200,3 +205,7 @@ class InitFrom:
                 "InitFrom names no directory: add --gin.init_from.InitFrom.directory=\"'runs/one'\""
             )
         return storage.path(self.directory)
+
+
+def _model(program: Program) -> nnx.Module:
+    return nnx.merge(program.graphdef, program.abstract_state.params)

@@ -259,7 +259,7 @@ def base_checkpoints(
     masks = [by_path(program.trained) for program in programs]
     frozen = {path for path in masks[0] if not any(np.any(mask[path]) for mask in masks)}
     if saved is None:
-        bases = run.init_from.bases(frozen, program=programs[0], vocabulary=vocabulary)
+        bases = run.init_from.bases(frozen, model=run.abstract_model, vocabulary=vocabulary)
     else:
         bases = still(saved, frozen)
     count = sum(len(base.parameters) for base in bases)

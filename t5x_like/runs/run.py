@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -200,6 +201,12 @@ _PARTS = {
 }
 """The macros of parts of a run, an attribute that each part has, and what the part is."""
 _OPTIONAL = ("init_from", "completer", "adapt")
+_PLAIN = bool | int | float | str | list | tuple | Mapping
+
+
+def _plain(value: Any) -> Any:
+    """A setting as metadata says it: a number or a text as it is, others as JSON."""
+    return json.dumps(value, default=repr) if isinstance(value, list | tuple | Mapping) else value
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -285,7 +292,7 @@ class Run:
 
     @property
     def adapt_settings(self) -> dict[str, Any]:
-        """The settings of `adapt` that are numbers or texts, usual ones too.
+        """The settings of `adapt` that are numbers, texts or made of these, usual ones too.
 
         A scale of adapters changes what their saved parameters mean, and no shape.
         """
@@ -293,7 +300,7 @@ class Run:
             return {}
         parameters = inspect.signature(self.adapt).parameters.values()
         values = {parameter.name: parameter.default for parameter in parameters}
-        return {name: x for name, x in values.items() if isinstance(x, bool | int | float | str)}
+        return {name: _plain(x) for name, x in values.items() if isinstance(x, _PLAIN)}
 
     def with_parts(self, **parts: Any) -> Run:
         """A copy with other parts, by name; the same model is not built again."""

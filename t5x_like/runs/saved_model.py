@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from t5x_like.training.checkpointing.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Vocabulary
+    from t5x_like.training.checkpointing.bases import Base
     from t5x_like.training.checkpointing.ranking import WantedStep
 
 _ORIGINAL = "hugging_face"
@@ -61,31 +62,39 @@ def write(
     title: str,
     vocabulary: Vocabulary | None,
     files: Iterable[Path],
+    adapt: functools.partial | None = None,
+    bases: Sequence[Base] = (),
+    labels: Sequence[str] = (),
 ) -> None:
     """Writes a model like a run; config.gin comes last, so that only a complete model has it.
 
     Args:
       directory: a new or empty directory.
       make: constructs the model from `rngs`.
-      params: a plain dict of NumPy arrays, which is changed: JAX arrays replace them.
+      params: a plain dict of NumPy arrays, which is changed: JAX arrays replace them. What `bases`
+        have is given by shape and dtype.
       title: a sentence about where the model is from, for config.gin and the checkpoint.
       vocabulary: the vocabulary; None if it is unknown.
       files: files to copy unchanged, for an export.
+      adapt: gives the model new parameters (`Run.adapt`); None for none.
+      bases: where parameters are that are not saved.
+      labels: the names of its classes.
 
     Raises:
       ValueError: the model's table of tokens has no row for an id of the vocabulary.
     """
     check_rows(nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))), vocabulary)
-    text = object_text.model_text(make, title=title)
+    text = object_text.model_text(make, title=title, adapt=adapt)
     _move(params, jax.devices("cpu")[0])
     with _appearing(directory) as path:
-        checkpoints = Checkpoints(run_directory.checkpoints(path))
+        checkpoints = Checkpoints(run_directory.checkpoints(path), bases=bases)
         try:
             checkpoints.save_params(0, params, metadata={"config": text, "title": title})
         finally:
             checkpoints.close()
         run_directory.copy(files, path / _ORIGINAL)
-        run_directory.write(path, config=text, vocabulary=vocabulary)
+        names = {"label": labels} if labels else None
+        run_directory.write(path, config=text, vocabulary=vocabulary, labels=names)
 
 
 def check_rows(model: Any, vocabulary: Vocabulary | None) -> None:
@@ -173,7 +182,7 @@ def is_adapted(directory: str) -> bool:
 
 def constructor(
     directory: str, modules: Collection[str] = (), *, step: int = 0
-) -> Callable[..., Any]:
+) -> functools.partial[Any]:
     """The constructor of a directory's model from `rngs`, before a run adapts it.
 
     Args:
@@ -187,7 +196,7 @@ def constructor(
     with gin_config.temporary_configuration():
         run_directory.load_config(storage.path(directory), modules)
         with run_directory.named(directory):
-            make: Callable[..., Any] = gin_config.without_gin(gin_config.macro("MODEL"))
+            make: functools.partial[Any] = gin_config.without_gin(gin_config.macro("MODEL"))
             if "PHASES" not in _macros(directory):
                 return make
             phases = gin_config.without_gin(gin_config.macro("PHASES"))
@@ -215,5 +224,5 @@ def _move(params: dict[str, Any], device: jax.Device) -> None:
     for name, leaf in params.items():
         if isinstance(leaf, dict):
             _move(leaf, device)
-        else:
+        elif not isinstance(leaf, jax.ShapeDtypeStruct):
             params[name] = jax.device_put(leaf, device).block_until_ready()

@@ -66,8 +66,8 @@ def adapt(
     if width < 1:
         raise ValueError(f"the width of adapters is at least 1, not {width}")
 
-    def adapted(name: str, matrix: Linear) -> Linear:
-        del name
+    def adapted(path: str, matrix: Linear) -> Linear:
+        del path
         return Followed(matrix, width=width, rngs=rngs)
 
     return matrices.replace(model, places, adapted)

@@ -14,8 +14,8 @@ from t5x_like.layers.basics.modules import ONES, Linear, param
 
 TRAINED = ("ia3_scale",)
 """The name of its parameters."""
-_OF_INPUTS = ("wo",)
-"""The matrices whose inputs are scaled; of others it is the outputs."""
+_OF_INPUTS = "wo"
+"""The end of the paths of matrices whose inputs are scaled; of others it is the outputs."""
 
 
 class Scaled(Linear):
@@ -56,6 +56,11 @@ class Scaled(Linear):
         }
 
 
+def scales_inputs(path: str) -> bool:
+    """Whether the inputs of the matrix at a path are scaled, or its outputs."""
+    return path.endswith(_OF_INPUTS)
+
+
 def adapt(
     model: nnx.Module, *, rngs: nnx.Rngs, places: Sequence[str] = ("key", "value", "wo")
 ) -> Any:
@@ -70,7 +75,7 @@ def adapt(
       ValueError: there are no such matrices.
     """
 
-    def adapted(name: str, matrix: Linear) -> Linear:
-        return Scaled(matrix, of_inputs=name in _OF_INPUTS, rngs=rngs)
+    def adapted(path: str, matrix: Linear) -> Linear:
+        return Scaled(matrix, of_inputs=scales_inputs(path), rngs=rngs)
 
     return matrices.replace(model, places, adapted)

@@ -24,7 +24,8 @@ def replace(
     Args:
       model: a model, which is changed.
       names: names in `NAMES`.
-      adapted: gives the one that stands for a matrix, of its name and the matrix.
+      adapted: gives the one that stands for a matrix, of its path and the matrix. A path ends with
+        the name: `stack.layers.attention.query`.
 
     Raises:
       ValueError: a name is not in `NAMES`, or no layer has a matrix of these names.
@@ -33,13 +34,13 @@ def replace(
         raise ValueError(
             f"no matrix of a layer is named {unknown[0]!r}: the names are {', '.join(NAMES)}"
         )
-    layers = [node for path, node in nnx.iter_graph(model) if path and _is_of_layers(str(path[-1]))]
+    layers = [x for x in nnx.iter_graph(model) if x[0] and _is_of_layers(str(x[0][-1]))]
     found = 0
-    for layer in layers:
+    for path, layer in layers:
         for name in names:
             matrix = vars(layer).get(name)
             if isinstance(matrix, Linear):
-                setattr(layer, name, adapted(name, matrix))
+                setattr(layer, name, adapted(".".join(map(str, (*path, name))), matrix))
                 found += 1
     if not found:
         raise ValueError(f"a {type(model).__name__} has no {' and no '.join(names)} in its layers")

@@ -16,12 +16,10 @@ from t5x_like.core.partitioning import map_parameters
 from t5x_like.training.checkpointing.initial_plan import Plan, Shape, Source, Wanted
 from t5x_like.training.optimization import layerwise
 from t5x_like.training.optimization.parameter_paths import by_path, path_name
-from t5x_like.training.step import Program
 
 
-def wanted_parameters(program: Program) -> dict[str, Wanted]:
-    """{path: parameter} of a program."""
-    model = nnx.merge(program.graphdef, program.abstract_state.params)
+def wanted_parameters(model: nnx.Module) -> dict[str, Wanted]:
+    """{path: parameter} of an abstract model."""
     state = nnx.state(model, nnx.Param)
     numbers = layerwise.numbers_of(state)
     wanted = by_path(map_parameters(lambda axes, shape: Wanted(shape, axes), state))

@@ -37,6 +37,12 @@ WAYS: Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "lora": (functools.partial(lora.adapt, rank=3), lora.TRAINED),
     "rslora": (functools.partial(lora.adapt, rank=4, rank_stabilised=True), lora.TRAINED),
     "dora": (functools.partial(lora.adapt, rank=3, magnitudes=True), lora.TRAINED),
+    "by_layer": (
+        functools.partial(
+            lora.adapt, rank={"": 2, "query$": [1, 4]}, alpha={"": 4, "value": [2, 6]}
+        ),
+        lora.TRAINED,
+    ),
     "ia3": (ia3.adapt, ia3.TRAINED),
     "adapters": (functools.partial(bottleneck.adapt, width=5), bottleneck.TRAINED),
 }
@@ -92,13 +98,13 @@ def test_at_first_it_is_the_base_and_every_part_learns(
     )
     new = {path for path in gradients if path.rpartition(".")[2] in names}
     still = [path for path in new if not np.any(np.asarray(gradients[path]))]
-    assert not still
+    assert all(path.endswith("lora_scale") for path in still)
     base = by_path(nnx.to_pure_dict(nnx.state(made(make), nnx.Param)))
     assert gradients.keys() - new == base.keys()  # all others keep their paths
 
 
 @pytest.mark.parametrize("make", [BERT, T5], ids=["bert", "t5"])
-@pytest.mark.parametrize("way", ["lora", "rslora", "dora", "ia3"])
+@pytest.mark.parametrize("way", ["lora", "rslora", "dora", "by_layer", "ia3"])
 def test_merged_matrices_give_the_same(way: str, make: functools.partial[Any]) -> None:
     model = stirred(made(make, way), WAYS[way][1])
     params = merging.merged(model, nnx.to_pure_dict(nnx.state(model, nnx.Param)))
@@ -126,7 +132,13 @@ def test_lora_and_dora_are_as_their_papers_say() -> None:
     x = rng.normal(size=(4, 6)).astype(np.float32)
     kernel, bias = np.asarray(old.kernel[...]), rng.normal(size=5).astype(np.float32)
     old.bias[...] = bias  # type: ignore[index]
-    new = lora.LowRank(old, rank=2, scale=8 / math.sqrt(2), magnitudes=True, rngs=nnx.Rngs(1))
+    new = lora.LowRank(
+        old,
+        ranks=np.array(2),
+        scales=np.array(8 / math.sqrt(2)),
+        magnitudes=True,
+        rngs=nnx.Rngs(1),
+    )
     a = np.asarray(new.lora_a[...])
     assert np.abs(a).max() <= 1 / math.sqrt(6)
     np.testing.assert_allclose(new(x), x @ kernel + bias, rtol=1e-5, atol=1e-5)
@@ -144,9 +156,25 @@ def test_what_cannot_be_adapted_is_refused() -> None:
         lora.adapt(made(BERT), rngs=nnx.Rngs(0), places=("q",))
     with pytest.raises(ValueError, match="a Bert has no wi_0 in its layers"):
         lora.adapt(made(BERT), rngs=nnx.Rngs(0), places=("wi_0",))
-    with pytest.raises(ValueError, match="the rank of LoRA is at least 1, not 0"):
+    with pytest.raises(ValueError, match="the rank of LoRA is at least 1 in one matrix, not 0 in"):
         lora.adapt(made(BERT), rngs=nnx.Rngs(0), rank=0)
+    with pytest.raises(ValueError, match="query has 2 layers, and rank has 3 numbers"):
+        lora.adapt(made(BERT), rngs=nnx.Rngs(0), rank=[1, 2, 3])
+    with pytest.raises(ValueError, match="no rank is given for encoder.trunk.stack.layers.att"):
+        lora.adapt(made(BERT), rngs=nnx.Rngs(0), rank={"query": 2})
     model = made(BERT, "adapters")
     with pytest.raises(ValueError, match="cannot be merged into it"):
         merging.merged(model, nnx.to_pure_dict(nnx.state(model, nnx.Param)))
     assert set(places.NAMES) >= {"query", "wo"}
+
+
+def test_a_layer_of_a_lower_rank_keeps_it() -> None:
+    model = made(BERT, "by_layer")
+    query = model.encoder.trunk.stack.layers.attention.query
+    assert (query.ranks, query.lora_scale[...].tolist()) == ((1, 4), [4, 1])
+    gradients = nnx.jit(nnx.grad(loss))(stirred(model, ("lora_b",)))
+    a = gradients.encoder.trunk.stack.layers.attention.query.lora_a[...]
+    assert np.asarray(np.abs(a).max(1) > 0).tolist()[1] == [True] * 4
+    zero_b = nnx.jit(nnx.grad(loss))(made(BERT, "by_layer"))
+    b = zero_b.encoder.trunk.stack.layers.attention.query.lora_b[...]
+    assert np.asarray(np.abs(b).max(-1) > 0).tolist() == [[True] + [False] * 3, [True] * 4]

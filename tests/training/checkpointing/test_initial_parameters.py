@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny_model as tiny
+from flax import nnx
 
 from t5x_like.training.checkpointing import initial_parameters
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
@@ -102,7 +103,8 @@ def test_averages_are_taken_onto_another_mesh_under_other_names(tmp_path: Path) 
     abstract = checkpoints.abstract_params()
     shapes = {path: leaf.shape for path, leaf in by_path(abstract).items()}
     selection = Selection(rename={r"^old\.": ""}, layers=(5, 0, 2))
-    found = make_plan(initial_parameters.wanted_parameters(program), shapes, selection)
+    model = nnx.merge(program.graphdef, program.abstract_state.params)
+    found = make_plan(initial_parameters.wanted_parameters(model), shapes, selection)
     laid_out = initial_parameters.laid_out(found, abstract, program.abstract_state.params)
     params = initial_parameters.take(found, fresh, checkpoints.restore_params(laid_out).state)
     picked = {name: x[[5, 0, 2]] for name, x in deeper.items()}

@@ -39,9 +39,15 @@ class Weights:
       ValueError: a file is damaged, or the index names a tensor that its shard lacks.
     """
 
-    def __init__(self, directory: str | Path) -> None:
+    def __init__(self, directory: str | Path, *, single: str = SINGLE) -> None:
+        """Opens the files.
+
+        Args:
+          directory: where they are.
+          single: the name of the file, where all tensors are in one.
+        """
         self._directory = Path(directory)
-        self._shard_of = _find(self._directory)
+        self._shard_of = _find(self._directory, single)
         self._opened = {shard: _opened(shard) for shard in sorted(set(self._shard_of.values()))}
         present = {shard: set(file.keys()) for shard, file in self._opened.items()}
         for name, shard in self._shard_of.items():
@@ -92,10 +98,9 @@ class Weights:
         return self._opened[self._shard_of[name]].get_slice(name)
 
 
-def _find(directory: Path) -> dict[str, Path]:
+def _find(directory: Path, single: str) -> dict[str, Path]:
     """The file of each tensor."""
-    if (directory / SINGLE).is_file():
-        path = directory / SINGLE
+    if (path := directory / single).is_file():
         return dict.fromkeys(_opened(path).keys(), path)
     if (directory / INDEX).is_file():
         return _indexed(directory)
@@ -104,12 +109,12 @@ def _find(directory: Path) -> dict[str, Path]:
     foreign = sorted(path.name for pattern in _FOREIGN for path in directory.glob(pattern))
     if foreign:
         raise FileNotFoundError(
-            f"{directory} has no {SINGLE}; {', '.join(foreign)} is never read: unpickling runs "
+            f"{directory} has no {single}; {', '.join(foreign)} is never read: unpickling runs "
             "whatever code a file holds. Where you trust it, convert it with transformers: "
             f"AutoModel.from_pretrained({str(directory)!r}).save_pretrained(NEW, "
             "safe_serialization=True), with the class of the model's head for AutoModel"
         )
-    raise FileNotFoundError(f"{directory} has neither {SINGLE} nor {INDEX}")
+    raise FileNotFoundError(f"{directory} has neither {single} nor {INDEX}")
 
 
 def _indexed(directory: Path) -> dict[str, Path]:

@@ -12,6 +12,7 @@ from flax import nnx
 
 from t5x_like.core.spelling import nearest
 from t5x_like.layers.adapters import bottleneck, ia3, lora
+from t5x_like.layers.adapters.lora import OfMatrices
 from t5x_like.training.optimization.parameter_paths import by_path
 
 _HEAD = r"head\."
@@ -63,14 +64,15 @@ class Method(NamedTuple):
 
     Attributes:
       name: its name.
-      rank, alpha: of LoRA, rsLoRA and DoRA: the rank, and alpha, by which changes are scaled.
+      rank, alpha: of LoRA, rsLoRA and DoRA: the rank, and alpha, by which changes are scaled; for
+        all matrices, by layer or by path (`lora.adapt`).
       places: the names of the matrices that get new parameters, as in `places.NAMES`.
       width: the hidden units of adapters.
     """
 
     name: str | None = None
-    rank: int | None = None
-    alpha: float | None = None
+    rank: OfMatrices | None = None
+    alpha: OfMatrices | None = None
     places: Sequence[str] | None = None
     width: int | None = None
 
