@@ -142,7 +142,8 @@ def _add_method(parser: CommandParser) -> None:
     method.add_argument(
         "--method",
         metavar="NAME",
-        help="full (default), head (alone), bitfit (biases), lora, rslora, dora, ia3 or adapters",
+        help="full (default), unfreezing (from the top), head (alone), features (of a frozen "
+        "body), bitfit (biases), lora, rslora, dora, ia3, adapters, prefix or prompt",
     )
     method.add_argument(
         "--rank",
@@ -164,6 +165,15 @@ def _add_method(parser: CommandParser) -> None:
         "wo (default: those of the method's paper)",
     )
     method.add_argument("--width", type=int, metavar="N", help="of adapters (default: 64)")
+    method.add_argument(
+        "--states",
+        metavar="WHICH",
+        help="of features: mix (of all layers; default), last, or concat:N (the last N layers)",
+    )
+    method.add_argument(
+        "--virtual_tokens", type=int, metavar="N", help="of prefix and prompt (default: 20)"
+    )
+    method.add_argument("--prompt_text", metavar="TEXT", help="whose tokens a prompt starts as")
 
 
 def _of_layers(number: Callable[[str], float]) -> Callable[[str], Any]:

@@ -12,10 +12,13 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.core.abilities import NamesClasses
+from t5x_like.core.abilities import LAST, NamesClasses, States, Want
 from t5x_like.layers.basics.dropout import subkeys
+from t5x_like.layers.families import prompts
 from t5x_like.layers.families.body import OnBody
+from t5x_like.layers.families.prompts import Prompt
 from t5x_like.layers.heads import label_heads, word_means
+from t5x_like.layers.heads.state_mixtures import Concatenation, ScalarMix
 from t5x_like.layers.losses import accounting, label_losses, ordered_classes, r_drop
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.term_loss import TermLoss
@@ -37,7 +40,12 @@ class FineTuned(OnBody, TermLoss):
     With `r_drop` above 0, a step asks twice, with other units dropped. Its loss is the mean of both
     losses, and `r_drop` times the mean distance of both answers (`losses.r_drop`). Published code
     sums the distances of a batch (Liang et al., 2021), so that its weights are other ones.
+
+    With a `mixture`, the head reads what it makes of the states of all layers. With a `prompt`,
+    virtual tokens are in front of each text (`layers.adapters.prompt`).
     """
+
+    prompt: Prompt | None = None
 
     def __init__(
         self,
@@ -46,11 +54,14 @@ class FineTuned(OnBody, TermLoss):
         *,
         label_loss: label_losses.LabelLoss = label_losses.classes,
         r_drop: float = 0.0,
+        mixture: Callable[..., ScalarMix | Concatenation] | None = None,
         rngs: nnx.Rngs,
     ) -> None:
         self.body = body(rngs=rngs)
         config = self.body.config
-        self.head = head and head(config.d_model, dtype=config.dtype, rngs=rngs)
+        self.mixture = mixture and mixture(rngs=rngs)
+        width = config.d_model if self.mixture is None else self.mixture.width(config.d_model)
+        self.head = head and head(width, dtype=config.dtype, rngs=rngs)
         self.label_loss = label_loss
         self.r_drop = r_drop
         self.config = config
@@ -62,22 +73,41 @@ class FineTuned(OnBody, TermLoss):
         `word_ids`, each token of a word has the mean over its tokens.
         """
         alternatives = None
-        if _read(batch).ndim == 3:
-            alternatives = _read(batch).shape[1]
+        if _tokens(batch).ndim == 3:
+            alternatives = _tokens(batch).shape[1]
             batch = {name: x.reshape(-1, *x.shape[2:]) for name, x in batch.items() if x.ndim > 1}
         keys = subkeys(key, 2)
-        tokens_BL = _read(batch)
+        tokens_BL = _tokens(batch)
         counts_BL = self._counts(batch)
         if self.head is None:
             raise ValueError("this body has no head: read its states with body.hidden(batch)")
-        x_BLD = self.body.hidden(batch, keys[0]).last
-        logits = self.head(x_BLD, tokens_BL, counts_BL, keys[1])
+        logits = self.head(self._read(batch, keys[0]), tokens_BL, counts_BL, keys[1])
         if "word_ids" in batch:
             logits = word_means.of_words(logits, batch["word_ids"])
         if alternatives is None:
             return logits
         counts_BAL = counts_BL.reshape(-1, alternatives, counts_BL.shape[-1])
         return label_heads.of_alternatives(logits.reshape(-1, alternatives), counts_BAL)
+
+    def _read(self, batch: Batch, key: jax.Array | None) -> jax.Array:
+        """The states that the head reads, [B, L, D] or as wide as the mixture makes them."""
+        want = Want(states=self.mixture is not None)
+        states = self.body.hidden(prompts.before(self.prompt, batch), key, want=want)
+        states = prompts.without(self.prompt, states)
+        if self.mixture is None or states.states is None:
+            return states.last
+        mixed: jax.Array = self.mixture(states.states)
+        return mixed
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The body's, less those of a prompt."""
+        return prompts.room(self.prompt, super().max_tokens)
+
+    def states(self, batch: Batch, *, want: Want = LAST) -> States:
+        """The body's states."""
+        states = super().states(prompts.before(self.prompt, batch), want=want)
+        return prompts.without(self.prompt, states)
 
     @property
     def abilities(self) -> tuple[type, ...]:
@@ -173,10 +203,10 @@ class FineTuned(OnBody, TermLoss):
         """Above 0 for tokens; all count where nothing marks padding."""
         if "encoder_attention_mask" in batch:
             return batch["encoder_attention_mask"]
-        return _read(batch) != (-1 if self.padding is None else self.padding)
+        return _tokens(batch) != (-1 if self.padding is None else self.padding)
 
 
-def _read(batch: Batch) -> Any:
+def _tokens(batch: Batch) -> Any:
     """The tokens that a head pools over: the encoder's, or those of a lone decoder."""
     return batch[
         "encoder_input_tokens" if "encoder_input_tokens" in batch else "decoder_input_tokens"

@@ -13,7 +13,7 @@ import pytest
 from kinds_of_labels import ONE, losses, opened, untrained
 
 import t5x_like as t5x
-from t5x_like.layers.adapters import bottleneck, ia3, lora
+from t5x_like.layers.adapters import bottleneck, ia3, lora, prefix, prompt
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 from t5x_like.training.optimization.parameter_paths import by_path
 
@@ -25,11 +25,18 @@ OWN = {
     "dora": lora.TRAINED,
     "ia3": ia3.TRAINED,
     "adapters": (*bottleneck.TRAINED, "scale", "bias"),
+    "features": ("weights", "gamma"),
+    "prefix": prefix.TRAINED,
+    "prompt": prompt.TRAINED,
 }
 """The last names of what trains besides the head."""
+WEAK = ("head", "bitfit", "features", "prefix", "prompt")
+"""The methods that learn little beside a body that has learned nothing."""
 CELLS = [
     *(("bert", method) for method in OWN),
     *((of, "lora") for of in ("xlnet", "bart", "gpt2", "t5")),
+    ("t5", "prefix"),
+    *((of, "prompt") for of in ("gpt2", "t5")),
 ]
 
 
@@ -43,11 +50,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 def test_what_does_not_train_stays(
     family: str, method: str, written: Callable[[str], str], tmp_path: Path
 ) -> None:
-    rate = 0.01 if method in ("rslora", "adapters") else 0.05
+    rate = 0.01 if method in ("rslora", "adapters", "prefix") else 0.05
     given: dict[str, Any] = {"method": method, "learning_rate": rate}
     alone = opened(written(family), "classes", tmp_path, ONE, **given)
     seen = losses(alone, 30)
-    least = 0.98 if method in ("head", "bitfit") else 0.8
+    least = 0.98 if method in WEAK else 0.8
     assert min(seen) < least * seen[0], seen
     batch = next(alone.batches(0))
     start = alone.program.init(jax.random.key(0))
@@ -62,7 +69,7 @@ def test_what_does_not_train_stays(
     trains = {
         path
         for path in before
-        if path.startswith("head.") or path.rpartition(".")[2] in OWN[method]
+        if path.startswith(("head.", "mixture.")) or path.rpartition(".")[2] in OWN[method]
     }
     if method == "adapters":  # of biases and scales those of norms
         trains = {p for p in trains if "norm." in p or p.rpartition(".")[2] not in OWN[method][-2:]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -49,6 +50,21 @@ def replace(
 
 def _is_of_layers(name: str) -> bool:
     return name == "mlp" or name.endswith("attention")
+
+
+def put(model: Any, path: Sequence[Any], node: nnx.Module) -> None:
+    """Puts a module where another one is.
+
+    Args:
+      model: the model, which is changed.
+      path: the path of the other one, as `nnx.iter_graph` has it.
+      node: the module.
+    """
+    *parents, name = path
+    parent = functools.reduce(
+        lambda x, part: x[part] if isinstance(part, int) else getattr(x, part), parents, model
+    )
+    setattr(parent, name, node)
 
 
 def beside(

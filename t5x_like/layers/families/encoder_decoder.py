@@ -24,6 +24,7 @@ from t5x_like.layers.attention.masks import ALIKE, Mask, Traits
 from t5x_like.layers.attention.view import View
 from t5x_like.layers.basics import embeddings
 from t5x_like.layers.basics.dropout import subkeys
+from t5x_like.layers.families import prompts
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.target_loss import TargetLoss
 from t5x_like.layers.stacks.decoder import ALL_HEADS, Cache, DecoderStack, Heads
@@ -31,6 +32,7 @@ from t5x_like.layers.stacks.encoder import EncoderStack, with_last
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Batch
+    from t5x_like.layers.families.prompts import Prompt
 
 Side = Literal["encoder", "decoder"]
 HEAD_MASKS = ("encoder_head_mask", "decoder_head_mask", "cross_head_mask")
@@ -48,6 +50,7 @@ class EncoderDecoder(TargetLoss):
     values of heads: 0 switches one off.
 
     A subclass sets the attributes below, and may give its sides positions, biases and last norms.
+    With a `prompt`, virtual tokens are in front of the encoder's (`layers.adapters.prompt`).
     """
 
     padding: int  # the id that fills up rows
@@ -55,15 +58,23 @@ class EncoderDecoder(TargetLoss):
     decoder: DecoderStack
     abilities: ClassVar[tuple[type, ...]] = (CountsFlops, GivesStates, ScoresTargets, Writes)
     reads_apart: ClassVar = True
+    prompt: Prompt | None = None
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The number of its positions, less those of a prompt; None for any number."""
+        return prompts.room(self.prompt, super().max_tokens)
 
     def states(self, batch: Batch, *, want: Want = LAST) -> States:
         """The encoder's states, which need no targets; `hidden` gives the decoder's."""
-        return self.encode(
+        batch = prompts.before(self.prompt, batch)
+        states = self.encode(
             batch["encoder_input_tokens"],
             mask_BM=batch.get("encoder_attention_mask"),
             heads_BNH=batch.get("encoder_head_mask"),
             want=want,
         )
+        return prompts.without(self.prompt, states)
 
     def embedded(
         self,
@@ -97,6 +108,7 @@ class EncoderDecoder(TargetLoss):
         want: Want = LAST,
     ) -> States:
         """The decoder's states of a batch."""
+        batch = prompts.before(self.prompt, batch)
         encoder_key, decoder_key = subkeys(key, 2)
         encoded = self.encode(
             batch["encoder_input_tokens"],
@@ -192,6 +204,7 @@ class EncoderDecoder(TargetLoss):
           ValueError: `max_length` exceeds the model's positions.
         """
         embeddings.check_length(max_length, max_positions=self.max_positions)
+        batch = prompts.before(self.prompt, batch)
         inputs_BM, tokens_BL = batch["encoder_input_tokens"], batch["decoder_input_tokens"]
         mask_BM = batch.get("encoder_attention_mask", inputs_BM != self.padding)
         cache = self.decoder.init_cache(

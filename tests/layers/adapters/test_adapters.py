@@ -160,7 +160,7 @@ def test_what_cannot_be_adapted_is_refused() -> None:
         lora.adapt(made(BERT), rngs=nnx.Rngs(0), rank=0)
     with pytest.raises(ValueError, match="query has 2 layers, and rank has 3 numbers"):
         lora.adapt(made(BERT), rngs=nnx.Rngs(0), rank=[1, 2, 3])
-    with pytest.raises(ValueError, match="no rank is given for encoder.trunk.stack.layers.att"):
+    with pytest.raises(ValueError, match="no rank is given for encoder"):
         lora.adapt(made(BERT), rngs=nnx.Rngs(0), rank={"query": 2})
     model = made(BERT, "adapters")
     with pytest.raises(ValueError, match="cannot be merged into it"):

@@ -115,13 +115,14 @@ def configuration(
         directory,
         files,
         labelled,
+        method=method,
         search=search,
         read=read,
         weighing=weighing,
         regularising=regularising,
     )
-    geometry = parts.objective.geometry(parts.lengths)
-    rows = reading.rows(labelled, files, geometry, _vocabulary(parts.model))
+    geometry, vocabulary = parts.objective.geometry(parts.lengths), _vocabulary(parts.model)
+    rows = reading.rows(labelled, files, geometry, vocabulary)
     base = _settings_of(parts.model, method)
     asked = {"EPOCHS": epochs, "BATCH_SIZE": batch_size, "PEAK_LEARNING_RATE": learning_rate}
     given = {name: x for name, x in asked.items() if x is not None}
@@ -136,12 +137,12 @@ def configuration(
         "BEST_METRIC": labelled.best_metric or parts.best_metric,
         "GROUP_BY_LENGTH": geometry.specials is not None,
         **_steps(usual, rows, average_last),
-        **method.macros(),
+        **method.macros(parts.model.model_type),
     }
-    trains = () if method.is_full else (method.line(parts.model.make),)
+    trains = () if method.is_full else (method.line(parts.model.make, vocabulary),)
     return Configuration(
         base,
-        _text(parts, macros, method),
+        _text(parts, macros, method, vocabulary),
         f"{source.rstrip('/')}-{TextFiles(labelled.train).name}",
         [binding for binding in gin if binding.partition("=")[0].strip() not in _OF_STEPS],
         [*lines, *rows.notes, *trains, *_untried(parts, usual, method), *notes],
@@ -205,6 +206,7 @@ def _parts(
     files: LabelledFiles,
     labelled: Labelled,
     *,
+    method: Method,
     search: bool,
     read: Reading,
     weighing: Weighing,
@@ -215,7 +217,7 @@ def _parts(
     if search and files.kind != Spans.answers:
         raise ValueError(f"search is for answers in texts (--kind spans), not for {files.kind}")
     if files.kind == text_to_text.KIND:
-        model = finetuned_model.as_saved(directory, reinit_layers=reinit_layers)
+        model = method.on(finetuned_model.as_saved(directory, reinit_layers=reinit_layers))
         label_weighing.weighed(model.make, weighing, files)  # refuses what is given
         with_r_drop(model.make, r_drop, files.kind)
         written = text_to_text.objective(model, labelled)
@@ -229,6 +231,7 @@ def _parts(
         num_labels=num_labels,
         reinit_layers=reinit_layers,
     )
+    model = method.on(model)
     if model.form == finetuned_model.SEARCHED:
         of_kind = SearchedSpans
     make = label_weighing.weighed(model.make, weighing, files)
@@ -279,17 +282,19 @@ def _settings_of(model: FineTunedModel, method: Method) -> str:
     return name
 
 
-def _text(parts: _Parts, macros: Mapping[str, Any], method: Method) -> str:
+def _text(parts: _Parts, macros: Mapping[str, Any], method: Method, vocabulary: Vocabulary) -> str:
     """Gin text of the parts of a run, and of macros."""
     writer = Writer()
-    objects = {
+    objects: dict[str, Any] = {
         "MODEL": parts.model.make,
         "OBJECTIVE": parts.objective,
         "FEATURE_CONVERTER": default_converter(parts.objective),
         "INIT_FROM": parts.model.init_from,
     }
-    if (adapt := method.adapt()) is not None:
+    if (adapt := method.adapt(vocabulary)) is not None:
         objects["ADAPT"] = adapt
+    if phases := method.phases(parts.model, macros["TRAIN_STEPS"]):
+        objects["PHASES"] = phases
     lines = {
         **{name: writer.reference(part) for name, part in objects.items()},
         **{name: repr(value) for name, value in macros.items()},

@@ -11,7 +11,7 @@ from flax import nnx
 from t5x_like.training.optimization import layerwise
 from t5x_like.training.optimization.parameter_paths import by_path
 
-_SHARED = ("albert",)
+SHARED = ("albert",)
 """The families whose layers are the same parameters."""
 _POOLER = "head.pooler."
 
@@ -32,7 +32,7 @@ def patterns(model: Any, layers: int, *, model_type: str) -> tuple[str, ...]:
     """
     if not layers:
         return ()
-    if model_type in _SHARED:
+    if model_type in SHARED:
         raise ValueError(
             f"reinit_layers: the layers of {model_type} share their parameters, so that the last "
             "ones cannot start afresh alone"

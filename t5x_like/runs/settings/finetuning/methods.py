@@ -6,16 +6,21 @@ import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flax import nnx
 
 from t5x_like.core.spelling import nearest
-from t5x_like.layers.adapters import bottleneck, ia3, lora
+from t5x_like.layers.adapters import bottleneck, ia3, lora, prefix, prompt
 from t5x_like.layers.adapters.lora import OfMatrices
+from t5x_like.runs.settings.finetuning import features, unfreezing
 from t5x_like.training.optimization.parameter_paths import by_path
 
-_HEAD = r"head\."
+if TYPE_CHECKING:
+    from t5x_like.core.protocols.data import Vocabulary
+    from t5x_like.runs.settings.finetuning.finetuned_model import FineTunedModel
+
+_HEAD = r"(head|mixture)\."
 
 
 class _Way(NamedTuple):
@@ -23,13 +28,13 @@ class _Way(NamedTuple):
 
     Attributes:
       rate: the highest learning rate that its paper recommends, for models of a hundred million
-        parameters.
+        parameters; None for that of the family.
       trained: patterns of the paths of parameters that train besides the head.
       adapt: gives the model new parameters; None where it gets none.
-      takes: the settings of `Method` that `adapt` takes.
+      takes: the settings of `Method` that it reads.
     """
 
-    rate: float
+    rate: float | None
     trained: Sequence[str] = ()
     adapt: Callable[..., Any] | None = None
     takes: Sequence[str] = ()
@@ -40,9 +45,12 @@ def _named(names: Sequence[str]) -> str:
 
 
 _LORA = _Way(5e-4, [_named(lora.TRAINED)], lora.adapt, ("rank", "alpha", "places"))
-FULL = "full"
+FULL, UNFREEZING, FEATURES = "full", "unfreezing", "features"
 _WAYS: Mapping[str, _Way] = {
+    FULL: _Way(None),
+    UNFREEZING: _Way(None),
     "head": _Way(1e-3),
+    FEATURES: _Way(1e-3, takes=("states",)),
     "bitfit": _Way(4e-4, [_named(("bias",))]),
     "lora": _LORA,
     "rslora": _LORA._replace(adapt=functools.partial(lora.adapt, rank_stabilised=True)),
@@ -54,9 +62,14 @@ _WAYS: Mapping[str, _Way] = {
         bottleneck.adapt,
         ("width", "places"),
     ),
+    "prefix": _Way(5e-3, [_named(prefix.TRAINED)], prefix.adapt, ("virtual_tokens",)),
+    "prompt": _Way(5e-3, [_named(prompt.TRAINED)], prompt.adapt, ("virtual_tokens", "prompt_text")),
 }
-METHODS = (FULL, *_WAYS)
+METHODS = (*_WAYS,)
 """The names of the methods."""
+_OF_PROMPTS = {"t5": 0.3, "mt5": 0.3, "umt5": 0.3}
+"""Learning rates of prompts by family: T5's vectors are large (Lester et al., 2021, section 3)."""
+_MIXED = "mix"
 
 
 class Method(NamedTuple):
@@ -68,6 +81,10 @@ class Method(NamedTuple):
         all matrices, by layer or by path (`lora.adapt`).
       places: the names of the matrices that get new parameters, as in `places.NAMES`.
       width: the hidden units of adapters.
+      states: the states that the head reads of a frozen body: "mix", "last" or "concat:4"
+        (`features.with_states`).
+      virtual_tokens: how many a prefix or a prompt has.
+      prompt_text: the text whose tokens a prompt starts as.
     """
 
     name: str | None = None
@@ -75,20 +92,18 @@ class Method(NamedTuple):
     alpha: OfMatrices | None = None
     places: Sequence[str] | None = None
     width: int | None = None
+    states: str | None = None
+    virtual_tokens: int | None = None
+    prompt_text: str | None = None
 
     @property
     def is_full(self) -> bool:
-        """Whether all parameters train."""
-        return self.name in (None, FULL)
-
-    @property
-    def rate(self) -> float:
-        """The usual learning rate of a method that is not `FULL`."""
-        return self._way.rate
+        """Whether all parameters train in the end."""
+        return self.name in (None, FULL, UNFREEZING)
 
     @property
     def _way(self) -> _Way:
-        return _WAYS[str(self.name)]
+        return _WAYS[self.name or FULL]
 
     def check(self, *, reinit_layers: int | None) -> None:
         """Checks the settings.
@@ -100,65 +115,109 @@ class Method(NamedTuple):
           ValueError: there is no such method, it has not these settings, or it freezes layers that
             start afresh.
         """
-        if reinit_layers and not self.is_full:
-            raise ValueError(f"reinit_layers would start layers afresh that {self.name} freezes")
         if self.name is not None and self.name not in METHODS:
             raise ValueError(
                 f"there is no method {self.name!r}{nearest(self.name, METHODS, of='methods')}"
             )
+        if reinit_layers and self.name not in (None, FULL):
+            raise ValueError(f"reinit_layers would start layers afresh that {self.name} freezes")
         given = [name for name in self._fields[1:] if getattr(self, name) is not None]
-        takes = () if self.is_full else self._way.takes
         for name in given:
-            if name not in takes:
+            if name not in self._way.takes:
                 of = [method for method, way in _WAYS.items() if name in way.takes]
                 raise ValueError(
                     f"{name} is a setting of the methods {', '.join(of)}, not of "
                     f"{self.name or FULL}"
                 )
 
-    def adapt(self) -> functools.partial[Any] | None:
-        """The function that gives a model its new parameters (`Run.adapt`); None for none."""
-        if self.is_full or (way := self._way).adapt is None:
+    def on(self, model: FineTunedModel) -> FineTunedModel:
+        """The model with what a method changes of its constructor.
+
+        Raises:
+          ValueError: it has no head that could read other states.
+        """
+        if self.name == FEATURES and model.form is not None:
+            return features.with_states(model, self.states or _MIXED)
+        if self.name == "prompt" and model.max_tokens is not None:
+            return model._replace(max_tokens=model.max_tokens - self._settings()["virtual_tokens"])
+        return model
+
+    def adapt(self, vocabulary: Vocabulary) -> functools.partial[Any] | None:
+        """The function that gives a model its new parameters (`Run.adapt`); None for none.
+
+        Args:
+          vocabulary: that of the model.
+
+        Raises:
+          ValueError: the text of a prompt has no tokens.
+        """
+        if self._way.adapt is None:
             return None
-        settings = {name: getattr(self, name) for name in way.takes}
+        given = self._settings()
+        if (text := given.pop("prompt_text", None)) is not None:
+            given["like"] = tuple(map(int, vocabulary.encode(text)))
+            if not given["like"]:
+                raise ValueError(f"the text of a prompt has no tokens: {text!r}")
+        return functools.partial(self._way.adapt, **given)
+
+    def _settings(self) -> dict[str, Any]:
+        """The settings that `adapt` takes, where they are given, and how many virtual tokens."""
+        usual = {"virtual_tokens": _VIRTUAL_TOKENS} if "virtual_tokens" in self._way.takes else {}
+        settings = {name: getattr(self, name) for name in self._way.takes}
         given = {name: value for name, value in settings.items() if value is not None}
         if "places" in given:
             given["places"] = tuple(given["places"])
-        return functools.partial(way.adapt, **given)
+        return {**usual, **given}
 
-    def macros(self) -> dict[str, Any]:
-        """The macros of what trains, and of what a checkpoint holds; none where all does."""
+    def macros(self, model_type: str) -> dict[str, Any]:
+        """The macros of what trains, and of what a checkpoint holds; none where all does.
+
+        Args:
+          model_type: the family.
+        """
+        if self.name == UNFREEZING:
+            return {"LAYER_DECAY": unfreezing.LAYER_DECAY}
         if self.is_full:
             return {}
         trained = "|".join([_HEAD, *self._way.trained])
+        of_family = _OF_PROMPTS if self.name == "prompt" else {}
         return {
             "FROZEN": (f"^(?!{trained})",),
             "CHECKPOINT_FROZEN": False,
-            "PEAK_LEARNING_RATE": self.rate,
+            "PEAK_LEARNING_RATE": of_family.get(model_type, self._way.rate),
             "LAYER_DECAY": None,
         }
 
-    def line(self, make: Callable[..., Any]) -> str:
+    def phases(self, model: FineTunedModel, steps: int) -> list[Any]:
+        """The phases of a run of so many steps; none where what trains stays the same.
+
+        Raises:
+          ValueError: as in `unfreezing.phases`.
+        """
+        if self.name != UNFREEZING:
+            return []
+        return unfreezing.phases(model.make, steps, model_type=model.model_type)
+
+    def line(self, make: functools.partial[Any], vocabulary: Vocabulary) -> str:
         """A sentence about the share of the parameters that trains.
 
         Args:
           make: the constructor of the model that is fine-tuned.
+          vocabulary: that of the model.
 
         Raises:
           ValueError: nothing would train besides the head where something should, or no head is
             there; or the model has no place for new parameters.
         """
-        adapt = self.adapt()
+        adapt = self.adapt(vocabulary)
 
         def made() -> Any:
             model = make(rngs=nnx.Rngs(0))
             return model if adapt is None else adapt(model, rngs=nnx.Rngs(0))
 
+        state = nnx.state(nnx.eval_shape(made), nnx.Param)
         sizes = {
-            path: math.prod(leaf.shape)
-            for path, leaf in by_path(
-                nnx.to_pure_dict(nnx.state(nnx.eval_shape(made), nnx.Param))
-            ).items()
+            path: math.prod(leaf.shape) for path, leaf in by_path(nnx.to_pure_dict(state)).items()
         }
         head = sum(size for path, size in sizes.items() if re.match(_HEAD, path))
         others = sum(
@@ -183,3 +242,7 @@ class Method(NamedTuple):
             f"Trains {head + others:,} of {sum(sizes.values()):,} parameters ({share:.2%}) by "
             f"{self.name}{of_head}; checkpoints hold these alone."
         )
+
+
+_VIRTUAL_TOKENS = 20
+"""The usual number: more hardly helped (Lester et al., 2021, section 3.2)."""
