@@ -31,7 +31,7 @@ from t5x_like.inference.text_rows import Framing, Row
 from t5x_like.interop.hugging_face.files import hub
 from t5x_like.runs import run_directory, saved_model
 from t5x_like.runs.saved_model import SavedModel
-from t5x_like.runs.trained import trained_run
+from t5x_like.runs.trained import shared_parameters, trained_run
 
 if TYPE_CHECKING:
     from t5x_like.api.predictors import Ask
@@ -248,6 +248,30 @@ class LoadedModel:
             self.labels,
         )
         return export.write(saved, directory, overwrite=overwrite, push=push, private=private)
+
+    def beside(self, directory: str | Path, *, step: WantedStep = None) -> LoadedModel:
+        """The model of another run that left its frozen parameters to the same base.
+
+        Those are in memory once, for both models: only what trains is read.
+
+        Args:
+          directory: the directory of the other run, such as one of `method="lora"`.
+          step: the step of its checkpoint, or "best"; the newest by default.
+
+        Raises:
+          ValueError, OSError: one of them has all its parameters itself, or another base.
+        """
+        for place, is_run in (
+            (self.directory, self.run is not None),
+            (directory, _is_run(storage.path(str(directory)))),
+        ):
+            if not is_run:
+                raise ValueError(f"{place} is not a run that left parameters to its base")
+        assert self.run is not None  # for the type checker
+        shared = shared_parameters.of_run(self.directory, self.step, self.run.params)
+        run = trained_run.load(str(directory), step=step, rows=self.run.rows, shared=shared)
+        labels = run_directory.read_class_names(storage.path(str(directory)))
+        return LoadedModel(run.model, run.vocabulary, run.step, str(directory), run, labels=labels)
 
     def predictor(self, ask: Ask, **options: Any) -> Predictor:
         """The predictor that answers `ask`, for many records (`inference.predictions`).

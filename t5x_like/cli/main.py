@@ -29,11 +29,12 @@ COMMANDS = {
     "cache": "tokenise a corpus or task once, to files that training reads",
     "import": "turn a model of Hugging Face or T5X into one of t5x_like",
     "export": "write a trained or imported model in Hugging Face's format",
+    "merge": "make one model of a run and its adapters, or of several runs",
     "launch": "start, watch and end runs on TPU VMs, Kubernetes, Slurm or by ssh",
     "plot": "draw curves of runs to a PNG: their losses, or other metrics",
     "report": "write a page about runs: curves, samples, time, energy, restarts",
 }
-MAKING_FILES = ("train", "finetune", "vocab", "cache", "import", "export")
+MAKING_FILES = ("train", "finetune", "vocab", "cache", "import", "export", "merge")
 """Commands that write files: they go on when nobody reads their output any more."""
 OTHER_NAMES = {
     "pretrain": "train",

@@ -67,6 +67,8 @@ def main(argv: list[str]) -> int:
     ask, options = args.ask or model.usual_ask(records), _options(args)
     predictor = model.predictor(ask, **options)
     predictions.check_all(predictor, records)
+    if args.output and args.beside:
+        raise ValueError("--output is for one run: leave out --beside, and name each run by itself")
     if args.output:
         identity = {
             "model": storage.absolute(args.model_dir),
@@ -80,8 +82,15 @@ def main(argv: list[str]) -> int:
         print(_summary(done, args.output), file=sys.stderr)
         return 0
     predicted = dict(pair for some in predictions.predict(predictor, records) for pair in some)
+    others = {name: model.beside(name).predictor(ask, **options) for name in args.beside}
+    said = {
+        name: dict(pair for some in predictions.predict(other, records) for pair in some)
+        for name, other in others.items()
+    }
     for number, record in enumerate(records):
         print(readable(record, predicted[number]), flush=True)
+        for name, answers in said.items():
+            print(f"{name}: {readable(record, answers[number])}", flush=True)
     if cut := sum("truncated" in prediction for prediction in predicted.values()):
         print(f"note: {cut} of {len(records)} inputs were too long: {_CUT}", file=sys.stderr)
     return 0
@@ -145,6 +154,14 @@ def _parser() -> CommandParser:
         type=arguments.positive,
         metavar="N",
         help="most tokens of an input; a longer one is cut (default: what the run reads)",
+    )
+    parser.add_argument(
+        "--beside",
+        action="append",
+        default=[],
+        metavar="RUN",
+        help="another run beside the same base (--method lora and the like), which answers too; "
+        "their base is in memory once",
     )
     _add_asks(parser)
     writing = parser.add_argument_group("decoding (names and meanings of transformers)")

@@ -177,7 +177,7 @@ def abstract_model(directory: str, modules: Collection[str] = (), *, step: int =
 
 def is_adapted(directory: str) -> bool:
     """Whether the run in a directory adapts its model (`Run.adapt`)."""
-    return "ADAPT" in _macros(directory)
+    return "ADAPT" in macros(directory)
 
 
 def constructor(
@@ -197,7 +197,7 @@ def constructor(
         run_directory.load_config(storage.path(directory), modules)
         with run_directory.named(directory):
             make: functools.partial[Any] = gin_config.without_gin(gin_config.macro("MODEL"))
-            if "PHASES" not in _macros(directory):
+            if "PHASES" not in macros(directory):
                 return make
             phases = gin_config.without_gin(gin_config.macro("PHASES"))
     starts = zip(phase_starts(phases), phases, strict=True)
@@ -206,7 +206,7 @@ def constructor(
     return make if fields is None else model_config.with_fields(make, fields)
 
 
-def _macros(directory: str) -> set[str]:
+def macros(directory: str) -> set[str]:
     """The names that the configuration of a directory sets; that of an import has few."""
     return set(map(str, gin_text.read(run_directory.read_config(storage.path(directory))).values))
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from t5x_like.core.abilities import States
+from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.layers.basics.dropout import dropout
 from t5x_like.layers.heads import label_heads
 from t5x_like.layers.losses import label_losses, ordered_classes, r_drop
@@ -29,7 +29,8 @@ class Table(nnx.Module):
         self.config = SimpleNamespace(d_model=4, dtype="float32")
         self.rate = rate
 
-    def hidden(self, batch: Any, key: jax.Array | None = None) -> States:
+    def hidden(self, batch: Any, key: jax.Array | None = None, *, want: Want = LAST) -> States:
+        assert want == LAST
         return States(dropout(self.table[batch["encoder_input_tokens"]], key, rate=self.rate))
 
 

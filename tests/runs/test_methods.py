@@ -14,6 +14,7 @@ from kinds_of_labels import ONE, losses, opened, untrained
 
 import t5x_like as t5x
 from t5x_like.layers.adapters import bottleneck, ia3, lora, prefix, prompt
+from t5x_like.runs.trained.merged_runs import merge
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 from t5x_like.training.optimization.parameter_paths import by_path
 
@@ -149,6 +150,23 @@ def test_lora_resumes_is_asked_and_leaves_as_a_whole_model(
     assert [answer["label"] for answer in said] == ["n", "y"]
     with pytest.raises(ValueError, match="was fine-tuned with new parameters beside its matrices"):
         t5x.finetune(str(tmp_path / "straight"), train=str(file))
+    other = straight.beside(tmp_path / "broken")
+    assert other.predict(texts) == said
+    arrays = [by_path(model.run.params) for model in (straight, other) if model.run]
+    same = {path for path, x in arrays[0].items() if x is arrays[1][path]}
+    assert same == arrays[0].keys() - kept
+    runs = [str(tmp_path / name) for name in ("straight", "broken")]
+    merge(runs[:1], str(tmp_path / "whole"))
+    merge(runs, str(tmp_path / "soup"), weights=[3, 1])
+    merge(runs, str(tmp_path / "ties"), how="ties", density=1.0)
+    for name in ("whole", "soup", "ties"):  # both runs are the same
+        model = t5x.load(str(tmp_path / name))
+        for answer, ours in zip(model.predict(texts), said, strict=True):
+            assert answer["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-5)
+    with pytest.raises(ValueError, match="is not a run that left parameters to its base"):
+        straight.beside(tmp_path / "whole")
+    with pytest.raises(ValueError, match=r"these runs started from .*bert, None"):
+        merge([runs[0], str(tmp_path / "whole")], str(tmp_path / "no"), how="ties")
     straight.export(tmp_path / "theirs")
     whole = t5x.load(str(tmp_path / "theirs")).predict(texts)
     for answer, ours in zip(whole, said, strict=True):

@@ -113,6 +113,11 @@ def learning(make: Make[Any], form: str) -> Make[Any]:
 
 def check_exported(model: nnx.Module) -> None:
     """Raises ValueError where no class of transformers gives the answers of a model."""
+    if isinstance(model, FineTuned) and model.mixture is not None:
+        raise ValueError(
+            "transformers has no class whose head reads the states of several layers: `t5x_like "
+            "predict` answers with this model; to export one, use --states last or another method"
+        )
     if isinstance(model, FineTuned) and model.has_task_head and model.answer_form in _OURS:
         raise ValueError(
             f"transformers has no class for {model.answer_form} classes: it would read the logits "

@@ -11,13 +11,18 @@ from flax import nnx
 from t5x_like.layers.adapters.bottleneck import Followed
 from t5x_like.layers.adapters.ia3 import Scaled
 from t5x_like.layers.adapters.lora import LowRank
+from t5x_like.layers.adapters.prefix import Prefixed
+from t5x_like.layers.adapters.prompt import PromptedEmbedding
 
 Params = dict[str, Any]
+_BESIDE = (Followed, Prefixed, PromptedEmbedding)
+"""The modules that are more than other matrices would be."""
+_ADAPTED = (LowRank, Scaled, *_BESIDE)
 
 
 def has_adapters(model: nnx.Module) -> bool:
     """Whether a matrix of a model is adapted."""
-    return any(isinstance(node, LowRank | Scaled | Followed) for _, node in nnx.iter_graph(model))
+    return any(isinstance(node, _ADAPTED) for _, node in nnx.iter_graph(model))
 
 
 def merged(model: nnx.Module, params: Mapping[str, Any]) -> Params:
@@ -32,11 +37,11 @@ def merged(model: nnx.Module, params: Mapping[str, Any]) -> Params:
     """
     plain = _copied(params)
     for path, node in nnx.iter_graph(model):
-        if isinstance(node, Followed):
+        if isinstance(node, _BESIDE):
             raise ValueError(
-                "adapters after a sublayer are no part of the model that they were given to, and "
-                "cannot be merged into it: ask the run itself, or fine-tune with another method, "
-                "such as lora"
+                "adapters after a sublayer, prefixes and prompts are not a part of the model that "
+                "they were given to, and cannot be merged into it: ask the run itself, or "
+                "fine-tune with another method, such as lora"
             )
         if not isinstance(node, LowRank | Scaled):
             continue

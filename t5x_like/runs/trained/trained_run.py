@@ -22,7 +22,10 @@ from t5x_like.runs.checks import outside_paths
 from t5x_like.runs.program import build_program
 from t5x_like.runs.run import Run
 from t5x_like.runs.settings import gin_run
+from t5x_like.runs.trained import shared_parameters
+from t5x_like.runs.trained.shared_parameters import Shared
 from t5x_like.training.checkpointing import ranking
+from t5x_like.training.checkpointing.checkpoint_items import RestoredState
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.step import Program
 
@@ -122,6 +125,7 @@ def load(
     rows: int | None = None,
     modules: Collection[str] = (),
     allow_paths: bool = False,
+    shared: Shared | None = None,
 ) -> TrainedRun:
     """A run with the parameters of a checkpoint, averaged ones if the run keeps them.
 
@@ -135,9 +139,11 @@ def load(
         that registers its tasks is imported only if it is one of them.
       allow_paths: whether text and a teacher outside of the directory may be read though this
         account has not trained with them (`outside_paths`).
+      shared: parameters of its base that are in memory (`shared_parameters`).
 
     Raises:
-      ValueError, OSError: it is not the directory of a run, or has no such checkpoint.
+      ValueError, OSError: it is not the directory of a run, or has no such checkpoint; or it shares
+        no parameter.
     """
     directory = storage.path(model_dir)
     with gin_config.temporary_configuration():
@@ -153,7 +159,7 @@ def load(
     checkpoints = Checkpoints(
         run_directory.checkpoints(directory), best_metric=run.options.best_metric
     )
-    restored = checkpoints.restore_params(program.abstract_state.params, step=step)
+    restored = _restored(checkpoints, program, step=step, shared=shared, directory=model_dir)
     last = _begun_phases(run, restored.step)[-1].with_parts(options=options)
     if last.model is not run.model:
         program = build_program(last)
@@ -173,6 +179,23 @@ def load(
         *(run, program, restored.state, vocabulary, restored.step, rows, kept_state, labels),
         metrics=metrics,
     )
+
+
+def _restored(
+    checkpoints: Checkpoints,
+    program: Program,
+    *,
+    step: WantedStep,
+    shared: Shared | None,
+    directory: str,
+) -> RestoredState:
+    """The parameters of a step, of which some may be in memory."""
+    wanted = program.abstract_state.params
+    if shared is None:
+        return checkpoints.restore_params(wanted, step=step)
+    restored = checkpoints.open_params(wanted, step=step)
+    params = shared_parameters.read(restored.state, shared, directory=directory)
+    return dataclasses.replace(restored, state=params)
 
 
 def _data(run: Run, vocabulary: Vocabulary, modules: Collection[str]) -> Data:

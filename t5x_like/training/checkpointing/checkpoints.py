@@ -325,9 +325,9 @@ class Checkpoints:
         newest, document = documents.newest(self.directory, self._candidates(step))
         return abstract_arrays(document["leaves"], item=self._item_to_infer_with(newest))
 
-    def bases(self) -> list[Base] | None:
-        """Where the newest step left parameters; None if nothing was saved."""
-        steps = self.steps()[::-1]
+    def bases(self, *, step: int | None = None) -> list[Base] | None:
+        """Where a step, or the newest, left parameters; None if nothing was saved."""
+        steps = self.steps()[::-1] if step is None else [step]
         return of_document(documents.newest(self.directory, steps)[1]) if steps else None
 
     def bases_of(self, parameters: Mapping[str, str], *, step: WantedStep = None) -> list[Base]:

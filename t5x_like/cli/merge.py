@@ -1,0 +1,62 @@
+"""`t5x_like merge`: one model of a run and its adapters, or of several runs."""
+
+from __future__ import annotations
+
+from t5x_like.cli.common import opening
+from t5x_like.cli.common.parsers import CommandParser
+
+_EPILOG = """\
+examples:
+  t5x_like merge runs/mine-lora --to merged/mine
+      a model whose matrices have the changes of the adapters: it may be fine-tuned again
+  t5x_like merge runs/seed-0 runs/seed-1 runs/seed-2 --to merged/soup
+      the mean of their parameters, a soup, which often answers better than each of them
+  t5x_like merge runs/german runs/french --to merged/both --how ties --density 0.3
+      what two runs from one base have learned, where they agree
+
+The new directory is like that of an import: predict, finetune and export open it.
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Reads the runs, and writes one model."""
+    parser = CommandParser(
+        "merge",
+        description="Merges the adapters of a run into its base, or several runs into one model.",
+        epilog=_EPILOG,
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run or an import")
+    parser.add_argument(
+        "--to", dest="target", required=True, metavar="DIR", help="a new or empty directory"
+    )
+    parser.add_argument(
+        "--how", metavar="WAY", help="mean of the parameters (default) or ties, of several runs"
+    )
+    parser.add_argument(
+        "--weights",
+        metavar="W,...",
+        type=lambda text: [float(weight) for weight in text.split(",")],
+        help="of a mean: how much each run counts (default: alike)",
+    )
+    parser.add_argument(
+        "--density", type=float, metavar="D", help="of ties: share that is kept (default: 0.2)"
+    )
+    parser.add_argument(
+        "--scale", type=float, metavar="S", help="of ties: factor of what is added (default: 1)"
+    )
+    opening.add_step(parser)
+    args = parser.parse_args(argv)
+
+    from t5x_like.runs.trained.merged_runs import merge
+
+    line = merge(
+        args.runs,
+        args.target,
+        how=args.how,
+        weights=args.weights,
+        density=args.density,
+        scale=args.scale,
+        step=args.step,
+    )
+    print(line)
+    return 0

@@ -1,0 +1,186 @@
+"""One model of several runs, or of one with adapters, as a directory like that of an import."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from t5x_like.config import gin_config
+from t5x_like.core import progress
+from t5x_like.core.buckets import storage
+from t5x_like.core.spelling import nearest
+from t5x_like.interop import mapping
+from t5x_like.runs import run_directory, saved_model
+from t5x_like.runs.init_from import InitFrom
+from t5x_like.runs.trained import merged_model, soups
+from t5x_like.training.optimization.parameter_paths import by_path
+
+if TYPE_CHECKING:
+    from t5x_like.runs.saved_model import SavedModel
+    from t5x_like.training.checkpointing.ranking import WantedStep
+
+WAYS = ("mean", "ties")
+
+
+def merge(
+    directories: Sequence[str],
+    target: str,
+    *,
+    how: str | None = None,
+    weights: Sequence[float] | None = None,
+    density: float | None = None,
+    scale: float | None = None,
+    step: WantedStep = None,
+) -> str:
+    """Writes one model of the models of several runs; changes of adapters go into its matrices.
+
+    Args:
+      directories: runs or imports with parameters of the same shapes; one with adapters is enough.
+      target: a new or empty directory, which `load`, `predict`, `finetune` and `export` open.
+      how: "mean" of the parameters (None), a soup; or "ties", the base and what differs from it in
+        all of them (`soups.ties`).
+      weights: of a mean, the weight of each run; None for equal ones.
+      density, scale: of ties, the share of the differences that is kept (None: 0.2), and their
+        factor (None: 1).
+      step: the step of the checkpoints, or "best"; the newest by default.
+
+    Returns:
+      A line about what was written.
+
+    Raises:
+      ValueError: models differ in their parameters, vocabularies or classes; a setting is out of
+        range or of another way; a run started from nothing, or from another base.
+      OSError: a directory cannot be read.
+    """
+    saved_model.check_new(target)
+    how = how or WAYS[0]
+    weights = _checked(len(directories), how, weights=weights, density=density, scale=scale)
+    models = [
+        merged_model.without_adapters(saved_model.read(directory, step=step))
+        for directory in directories
+    ]
+    _check_alike(models)
+    leaves = [by_path(model.params) for model in models]
+    combine: Callable[[str, list[np.ndarray]], np.ndarray]
+    if how == "mean":
+        combine = lambda path, of_models: soups.mean(of_models, weights)  # noqa: E731
+    else:
+        of_base = _base(models)
+        combine = functools.partial(
+            _with_base, of_base, density=density or 0.2, scale=1.0 if scale is None else scale
+        )
+    params = {
+        path: combine(path, [np.asarray(of_model[path]) for of_model in leaves])
+        for path in progress.bar([*leaves[0]], desc="merging", unit=" parameters", leave=False)
+    }
+    first = models[0]
+    named = ", ".join(directories)
+    title = f"The {how} of {named}." if len(models) > 1 else f"{named}, merged with its adapters."
+    saved_model.write(
+        target,
+        saved_model.constructor(first.directory, step=first.step),
+        mapping.nested({path.replace(".", "/"): x for path, x in params.items()}),
+        title=title,
+        vocabulary=first.vocabulary,
+        files=[] if first.original is None else [*map(Path, first.original.iterdir())],
+        labels=first.labels,
+    )
+    return f"{target}: {title}"
+
+
+def _checked(
+    count: int,
+    how: str,
+    *,
+    weights: Sequence[float] | None,
+    density: float | None,
+    scale: float | None,
+) -> Sequence[float]:
+    """The weights of a mean; raises ValueError as `merge`."""
+    if how not in WAYS:
+        raise ValueError(f"there is no way {how!r} to merge{nearest(how, WAYS, of='ways')}")
+    if how == "mean" and not (density is None and scale is None):
+        raise ValueError("density and scale are settings of ties, not of a mean")
+    if how == "ties" and weights is not None:
+        raise ValueError("weights are a setting of a mean, not of ties")
+    if how == "ties" and count < 2:
+        raise ValueError("ties is for what several runs agree on: name two at least")
+    if density is not None and not 0 < density <= 1:
+        raise ValueError(f"density is above 0 and at most 1, not {density}")
+    weights = [1.0] * count if weights is None else [*weights]
+    if len(weights) != count or sum(weights) <= 0:
+        raise ValueError(
+            f"there are {count} runs and {len(weights)} weights: give one for each, and above 0 in "
+            "all"
+        )
+    return [weight / sum(weights) for weight in weights]
+
+
+def _check_alike(models: Sequence[SavedModel]) -> None:
+    """Raises ValueError where two models differ in more than the values of their parameters."""
+    first = models[0]
+    shapes = {path: tuple(leaf.shape) for path, leaf in by_path(first.params).items()}
+    for model in models[1:]:
+        others = {path: tuple(leaf.shape) for path, leaf in by_path(model.params).items()}
+        if odd := sorted(path for path, _ in shapes.items() ^ others.items()):
+            raise ValueError(
+                f"{first.directory} and {model.directory} differ in {odd[0]}: only models of the "
+                "same sizes with the same head are merged"
+            )
+        prints = [m.vocabulary and m.vocabulary.fingerprint for m in (first, model)]
+        if prints[0] != prints[1]:
+            raise ValueError(f"{first.directory} and {model.directory} have other vocabularies")
+        if first.labels != model.labels:
+            raise ValueError(
+                f"{first.directory} and {model.directory} have learned other classes: "
+                f"{', '.join(first.labels)} and {', '.join(model.labels)}"
+            )
+
+
+def _base(models: Sequence[SavedModel]) -> dict[str, Any]:
+    """{path: parameter} of the base from which all of some runs started.
+
+    Raises:
+      ValueError: a run started from nothing, or two from different places.
+    """
+    started = {model.directory: _started_from(model.directory) for model in models}
+    sources = [start.directory if start is not None else None for start in started.values()]
+    if None in sources or len({*sources}) > 1:
+        raise ValueError(
+            "ties adds what differs from one base, and these runs started from "
+            f"{', '.join(str(source) for source in sources)}"
+        )
+    start = next(iter(started.values()))
+    assert start is not None  # for the type checker
+    saved = by_path(saved_model.read(str(start.directory), step=start.step).params)
+    return {path: saved[there] for path, there in start.sources(models[0].model).items()}
+
+
+def _started_from(directory: str) -> InitFrom | None:
+    """`Run.init_from` of the run in a directory; None where it has none."""
+    if "INIT_FROM" not in saved_model.macros(directory):
+        return None
+    with gin_config.temporary_configuration():
+        run_directory.load_config(storage.path(directory))
+        start = gin_config.without_gin(gin_config.macro("INIT_FROM"))
+        made: InitFrom | None = gin_config.call(start) if callable(start) else start
+        return made
+
+
+def _with_base(
+    base: Mapping[str, Any],
+    path: str,
+    models: list[np.ndarray],
+    *,
+    density: float,
+    scale: float,
+) -> np.ndarray:
+    """`soups.ties`; the mean of a parameter that the base has not, of a head."""
+    known = base.get(path)
+    if known is None or known.shape != models[0].shape:
+        return soups.mean(models, [1 / len(models)] * len(models))
+    return soups.ties(np.asarray(known, np.float32), models, density=density, scale=scale)

@@ -1,0 +1,46 @@
+"""Merged parameters: means, TIES as PEFT has it, and what cannot be merged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from t5x_like.runs.trained import merged_runs, soups
+
+
+def models(count: int = 3) -> tuple[np.ndarray, list[np.ndarray]]:
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(6, 5)).astype(np.float32)
+    return base, [base + rng.normal(size=base.shape).astype(np.float32) for _ in range(count)]
+
+
+def test_a_mean_has_the_weights_of_its_models() -> None:
+    _, some = models(2)
+    np.testing.assert_allclose(soups.mean(some, [0.75, 0.25]), 0.75 * some[0] + 0.25 * some[1],
+                               rtol=1e-6)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:The density 1.0")
+@pytest.mark.parametrize("density", [0.2, 0.5, 1.0])
+def test_ties_is_that_of_peft(density: float) -> None:
+    torch = pytest.importorskip("torch")
+    merge_utils = pytest.importorskip("peft.utils.merge_utils")
+    base, some = models()
+    want = merge_utils.ties([torch.tensor(x - base) for x in some], torch.ones(3), density, "total")
+    got = soups.ties(base, some, density=density, scale=0.5)
+    np.testing.assert_allclose(got, base + 0.5 * want.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_settings_that_do_not_fit_are_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    place = str(tmp_path_factory.mktemp("merged") / "new")
+    for given, error in (
+        ({"how": "slerp"}, "there is no way 'slerp' to merge"),
+        ({"density": 0.5}, "density and scale are settings of ties"),
+        ({"how": "ties", "weights": [1, 2]}, "weights are a setting of a mean"),
+        ({"how": "ties", "density": 2.0}, "density is above 0 and at most 1, not 2"),
+        ({"weights": [1]}, "there are 2 runs and 1 weights"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            merged_runs.merge(["one", "two"], place, **given)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="ties is for what several runs agree on"):
+        merged_runs.merge(["one"], place, how="ties")
