@@ -307,12 +307,12 @@ class LoadedModel:
             raise ValueError(f"{self.directory} reads no text: {self._why_no_vocabulary()}")
         run = None if self.run is None else self.run.run
         mesh = ModelOnMesh(self.model, None if run is None else run.layout)
-        thresholds = (
-            (None, None)
+        tuned = (
+            (None, None, None)
             if self.run is None
-            else (self.run.no_answer_threshold, self.run.class_threshold)
+            else (self.run.no_answer_threshold, self.run.class_threshold, self.run.temperature)
         )
-        return Asked(mesh, self.vocabulary, run, self.original, self.labels, *thresholds)
+        return Asked(mesh, self.vocabulary, run, self.original, self.labels, *tuned)
 
     def _why_no_vocabulary(self) -> str:
         from t5x_like.interop.tokenizers import from_files

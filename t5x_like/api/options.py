@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from t5x_like.inference import text_rows
 from t5x_like.inference.decoding.settings import Decoding
 from t5x_like.inference.embeddings import Pooling
+from t5x_like.inference.heads import zero_shot
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,11 @@ class Options:
         which a question has none; None for `best_f1_thresh` of the run's evaluation.
       class_threshold: of several classes at once, the least probability of those that are said;
         None for `best_threshold` of the run's evaluation, or 1/2 where there is none.
+      calibrated: whether probabilities of classes are those of `best_temperature` of the run's
+        evaluation, which are nearer to frequencies (Guo et al., 2017).
+      candidate_labels: classes that the model has not learned, where it says what follows from what
+        (`zero_shot`).
+      hypothesis_template: a sentence about a text with `{}` in the place of a class.
     """
 
     decoding: Decoding = dataclasses.field(default_factory=Decoding)
@@ -39,6 +45,9 @@ class Options:
     max_input_length: int | None = None
     no_answer_threshold: float | None = None
     class_threshold: float | None = None
+    calibrated: bool = False
+    candidate_labels: Sequence[str] = ()
+    hypothesis_template: str = zero_shot.TEMPLATE
 
     def __post_init__(self) -> None:
         for name in ("k", "batch_size", "max_input_length"):

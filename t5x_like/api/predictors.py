@@ -28,6 +28,7 @@ from t5x_like.inference.heads.head_answers import HeadAnswers, Kind
 from t5x_like.inference.heads.learned import Learned
 from t5x_like.inference.heads.span_answers import Reading
 from t5x_like.inference.heads.text_windows import TextReading
+from t5x_like.inference.heads.zero_shot import ZeroShot
 from t5x_like.inference.likelihoods import MaskedScorer, Ranking, Scoring, TargetScorer
 from t5x_like.inference.masked_words import MaskedWords
 from t5x_like.inference.model_on_mesh import ModelOnMesh
@@ -78,7 +79,7 @@ class Asked:
       run: the run that trained it; None if it was imported.
       original: the folder of the files that came with it from Hugging Face; None for a run.
       labels: the names of the classes that the run has learned.
-      no_answer_threshold, class_threshold: those of `TrainedRun`.
+      no_answer_threshold, class_threshold, temperature: those of `TrainedRun`.
     """
 
     mesh: ModelOnMesh
@@ -88,6 +89,7 @@ class Asked:
     labels: Sequence[str] = ()
     no_answer_threshold: float | None = None
     class_threshold: float | None = None
+    temperature: float | None = None
 
     @property
     def module(self) -> Any:
@@ -249,6 +251,13 @@ def predictor(model: Asked, ask: Ask, options: Options) -> Predictor:
         raise ValueError("no_answer_threshold is for models that find answers in a text")
     if options.class_threshold is not None and form != "several":
         raise ValueError("class_threshold is for models that answer with several classes at once")
+    if options.calibrated and (form != "classes" or model.temperature is None):
+        raise ValueError(
+            "calibrated is for models that answer with classes, whose run has best_temperature "
+            "among the metrics of its last evaluation"
+        )
+    if options.candidate_labels and ask != "answer":
+        raise ValueError(f"candidate_labels are for models with a head for classes: not to {ask}")
     if options.k is not None and ask not in ("fill", "answer"):
         raise ValueError(f"k is the number of guesses for a blank, or of classes: {ask} has none")
     framing, size = _framing(model, ask, options), options.batch_size
@@ -265,7 +274,11 @@ def predictor(model: Asked, ask: Ask, options: Options) -> Predictor:
         case "mark":
             return replaced_tokens.ReplacedTokens(model.mesh, framing, size)
         case "answer":
-            return _head(model, framing, options)
+            judge = _head(model, framing, options)
+            if not options.candidate_labels:
+                return judge
+            labels, template = options.candidate_labels, options.hypothesis_template
+            return ZeroShot(judge=judge, candidate_labels=labels, hypothesis_template=template)
         case "embed":
             return Embeddings(
                 model=model.mesh,
@@ -328,6 +341,7 @@ def _head(model: Asked, framing: Framing, options: Options) -> HeadAnswers:
         labels=model.labels or [imported[i] for i in sorted(imported, key=int)],
         k=options.k,
         class_threshold=_first_known(options.class_threshold, model.class_threshold),
+        temperature=(options.calibrated and model.temperature) or 1.0,
         batch_size=options.batch_size,
         reading=TextReading.of_family(model.family, _learned(model, framing)),
         questions=_questions(model, framing, options) if "spans" in kind else None,

@@ -100,7 +100,8 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     """The options of `LoadedModel.predictor` that are given."""
     names = (
         *(*_DECODING, "k", "layer", "pooling", "per_token", "batch_size", "max_input_length"),
-        *("no_answer_threshold", "class_threshold"),
+        *("no_answer_threshold", "class_threshold", "calibrated", "candidate_labels"),
+        "hypothesis_template",
     )
     options = {name: getattr(args, name) for name in names}
     options = {name: value for name, value in options.items() if value is not None}
@@ -208,6 +209,23 @@ def _add_asks(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="P",
         help="least probability of each of several classes (default: best_threshold of the run)",
+    )
+    asks.add_argument(
+        "--calibrated",
+        action="store_true",
+        default=None,
+        help="probabilities of classes as frequencies: with best_temperature of the run",
+    )
+    asks.add_argument(
+        "--candidate_labels",
+        metavar="CLASS,...",
+        type=lambda text: [label.strip() for label in text.split(",")],
+        help="classes that a model of natural language inference (mnli) has not learned",
+    )
+    asks.add_argument(
+        "--hypothesis_template",
+        metavar="TEXT",
+        help='with --candidate_labels: a sentence with {} (default: "This example is {}.")',
     )
     asks.add_argument(
         "--per_token", action="store_true", default=None, help="rank by log-likelihood per token"

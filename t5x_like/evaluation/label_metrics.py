@@ -12,6 +12,7 @@ import numpy as np
 
 from t5x_like.core.protocols.answers import Answers
 from t5x_like.core.tag_schemes import OUTSIDE, mark_entities
+from t5x_like.evaluation import calibration
 from t5x_like.inference.heads.joined_windows import mean_of_classes
 
 _PACKAGES = {
@@ -35,7 +36,7 @@ def class_scores(
 ) -> dict[str, float]:
     """Matthews' correlation, and F1 of the second of two classes, or the mean F1 of more.
 
-    A prediction has the logit or the probability of each class.
+    A prediction has the logit, or the log of the probability, of each class.
     """
     from sklearn import metrics
 
@@ -54,6 +55,14 @@ def class_accuracy(
     """The share of texts whose likeliest class is right."""
     del names
     return {"accuracy": float(np.mean(np.argmax(predictions, axis=-1) == np.array(targets)))}
+
+
+def class_calibration(
+    targets: Sequence[int], predictions: Sequence[Sequence[float]], names: Sequence[str]
+) -> dict[str, float]:
+    """How far probabilities are from frequencies (`calibration.scores`)."""
+    del names
+    return calibration.scores(np.asarray(predictions), targets)
 
 
 def number_scores(
@@ -171,7 +180,7 @@ def _holds(targets: Sequence[Sequence[int]], names: Sequence[str]) -> np.ndarray
 METRICS: Mapping[str, Callable[..., dict[str, float]]] = {
     function.__name__: function
     for function in (
-        *(class_scores, class_accuracy, several_scores, several_accuracy),
+        *(class_scores, class_accuracy, class_calibration, several_scores, several_accuracy),
         *(number_scores, ordered_scores, entity_scores, word_accuracy),
     )
 }
@@ -209,12 +218,17 @@ class LabelMetric:
         return METRICS[self.name](self.targets, joined, self.names)
 
     def _joined(self, windows: Sequence[tuple[Mapping[str, Any], Any]]) -> Any:
-        """The answer to a text: of several windows the mean, of classes that of probabilities."""
+        """The answer to a text: of several windows the mean, of classes that of probabilities.
+
+        Of classes it is the logarithm, so that predictions are logits in any case.
+        """
         labels = [label for _, label in windows]
         if len(labels) == 1:
             return labels[0]
         rows = [np.array(label) for label in labels]
-        return mean_of_classes(rows) if self.answers == "classes" else np.mean(rows, axis=0)
+        if self.answers == "classes":
+            return np.log(np.maximum(mean_of_classes(rows), 1e-300))
+        return np.mean(rows, axis=0)
 
 
 def _tags(windows: Sequence[tuple[Mapping[str, Any], Any]], count: int) -> list[int]:

@@ -42,6 +42,7 @@ class HeadAnswers:
       labels: the names of the classes; where there are none, their numbers.
       k: how many classes get a probability, the likeliest first; None for all, in their order.
       class_threshold: of several classes, the least probability of those that are said; None: 1/2.
+      temperature: the number that the log-probabilities of classes are divided by.
       batch_size: the rows of a batch.
       reading: how texts are read.
       questions: how questions and texts are read, for spans.
@@ -53,6 +54,7 @@ class HeadAnswers:
     labels: Sequence[str] = ()
     k: int | None = None
     class_threshold: float | None = None
+    temperature: float = 1.0
     batch_size: int = text_rows.ROWS
     reading: TextReading
     questions: Reading | None = None
@@ -97,7 +99,7 @@ class HeadAnswers:
             for record, text in zip(records, texts, strict=True)
             for of_row in self._beside(record, text)
         ]
-        row_logits = iter(self._answers(rows, beside))
+        row_logits = iter(self.logits(rows, beside))
         say = {
             "classes": self._class,
             "several": self._several,
@@ -131,7 +133,7 @@ class HeadAnswers:
             for row, (begin, end) in zip(text.rows, text.bounds, strict=True)
         ]
 
-    def _answers(
+    def logits(
         self, rows: Sequence[Row], beside: Sequence[Mapping[str, np.ndarray]] | None = None
     ) -> list[Any]:
         """The head's answers to each row: logits [C], or [L, C] for tags and spans.
@@ -163,6 +165,8 @@ class HeadAnswers:
 
     def _class(self, logits_WC: Sequence[np.ndarray]) -> dict[str, Any]:
         p_C = joined_windows.mean_of_classes(logits_WC)
+        if self.temperature != 1:
+            p_C = joined_windows.softmax(np.log(np.maximum(p_C, 1e-300)) / self.temperature)
         shown = range(len(p_C)) if self.k is None else np.argsort(-p_C, kind="stable")
         chances = {self._label(int(i)): float(p_C[i]) for i in shown[: self.k]}
         return {"label": self._label(int(p_C.argmax())), "probabilities": chances}
@@ -203,10 +207,10 @@ class HeadAnswers:
         if self.kind == "spans":
             return [
                 n_best.ends(logits_L2[: len(row.tokens)], int(features["null_position"]))
-                for logits_L2, (row, features) in zip(self._answers(rows), asked, strict=True)
+                for logits_L2, (row, features) in zip(self.logits(rows), asked, strict=True)
             ]
         masks = [{"answer_mask": features["answer_mask"]} for _, features in asked]
-        return [n_best.searched_ends(of_row) for of_row in self._answers(rows, masks)]
+        return [n_best.searched_ends(of_row) for of_row in self.logits(rows, masks)]
 
     def _choices(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         rows = [
@@ -214,7 +218,7 @@ class HeadAnswers:
             for record in records
             for choice in record["choices"]
         ]
-        logits = iter(self._answers(rows))
+        logits = iter(self.logits(rows))
         answers = []
         for record in records:
             chances = joined_windows.softmax(np.array([next(logits)[0] for _ in record["choices"]]))

@@ -81,6 +81,11 @@ class TrainedRun:
         """The least probability of a class that holds, of several, which was best for micro F1."""
         return self._tuned("best_threshold")
 
+    @property
+    def temperature(self) -> float | None:
+        """The temperature that calibrates the probabilities of classes (`calibration.scores`)."""
+        return self._tuned("best_temperature")
+
     def _tuned(self, metric: str) -> float | None:
         tuned = (x for name, x in self.metrics.items() if name.endswith(f"/{metric}"))
         return next(tuned, None)
