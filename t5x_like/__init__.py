@@ -32,6 +32,7 @@ _PLACES = {
     "data.vocabulary_choice": ("KnownVocabulary", "VocabularyChoice"),
     "core.partitioning": ("make_layout",),
     "runs.run": ("Options", "Phase", "Run"),
+    "runs.settings.finetuning.distilling": ("Distilling",),
     "runs.settings.finetuning.methods": ("Method",),
     "training.callbacks": ("Callback",),
 }
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from t5x_like.data.dataset import Data
     from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
     from t5x_like.runs.run import Options, Phase, Run
+    from t5x_like.runs.settings.finetuning.distilling import Distilling
     from t5x_like.runs.settings.finetuning.methods import Method
     from t5x_like.training.callbacks import Callback
 
@@ -54,6 +56,7 @@ __all__ = [
     "Callback",
     "ConfigError",
     "Data",
+    "Distilling",
     "KnownVocabulary",
     "LoadedModel",
     "MLflow",

@@ -14,6 +14,7 @@ from t5x_like.data.labelled.columns import Named
 from t5x_like.data.labelled.labelled_files import Labelled
 from t5x_like.runs.settings.finetuning import regularising
 from t5x_like.runs.settings.finetuning.configuration import Configuration, OfTask, configuration
+from t5x_like.runs.settings.finetuning.distilling import Distilling
 from t5x_like.runs.settings.finetuning.label_weighing import Weighing
 from t5x_like.runs.settings.finetuning.methods import Method
 from t5x_like.runs.settings.finetuning.reading import Reading
@@ -59,6 +60,7 @@ def finetune(
     r_drop: float | None = None,
     average_last: float | None = None,
     method: str | Method | None = None,
+    teacher: str | Distilling | None = None,
     model_dir: str | None = None,
     cache_dir: str | None = None,
     seed: int | None = None,
@@ -84,6 +86,7 @@ def finetune(
       label_smoothing, focal_gamma, r_drop: share of other classes; power of 1 - p; R-Drop's weight.
       reinit_layers, average_last: how many last layers start afresh; last epochs are averaged.
       method: what trains ("lora"; None: all), or a `Method` with settings: Method("lora", rank=4).
+      teacher: a fine-tuned run to learn from, too, or a `Distilling`: Distilling("run", weight=1).
       model_dir, cache_dir, seed, mesh, callbacks, gin: as in `recipe`; None: `<source>-<files>`.
 
     Raises:
@@ -102,6 +105,7 @@ def _made(source: str, **given: Any) -> Pretraining:
         read=Reading(*(given[word] for word in Reading._fields)),
         regularising=Regularising(*(given[word] for word in Regularising._fields)),
         method=given["method"] if isinstance(given["method"], Method) else Method(given["method"]),
+        distilling=_teacher(given["teacher"]),
         **{word: given[word] for word in _OF_CONFIGURATIONS},
     )
     words = {word: given[word] for word in _OF_RUNS}
@@ -110,6 +114,10 @@ def _made(source: str, **given: Any) -> Pretraining:
     if given["r_drop"] is not None:
         regularising.check_dropout(run.run.abstract_model)
     return dataclasses.replace(run, notes=[*made.notes, *run.notes])
+
+
+def _teacher(teacher: str | Distilling | None) -> Distilling:
+    return teacher if isinstance(teacher, Distilling) else Distilling(teacher)
 
 
 def _learned(given: Mapping[str, Any]) -> Labelled | OfTask:

@@ -88,6 +88,7 @@ def _finetune(argv: list[str]) -> int:
     )
     _add_rows(parser)
     _add_method(parser)
+    _add_teacher(parser)
     _add_run(parser)
     processes.add_distributed(parser)
     args, bindings = arguments.parse(parser, argv)
@@ -176,6 +177,29 @@ def _add_method(parser: CommandParser) -> None:
     method.add_argument("--prompt_text", metavar="TEXT", help="whose tokens a prompt starts as")
 
 
+def _add_teacher(parser: CommandParser) -> None:
+    """Adds the flags of task-specific distillation."""
+    teacher = parser.add_argument_group("a teacher (distillation)")
+    teacher.add_argument(
+        "--teacher", metavar="RUN", help="a fine-tuned run of the same labels to learn from, too"
+    )
+    teacher.add_argument(
+        "--distill_weight",
+        type=float,
+        metavar="W",
+        help="share of its answers in the loss; labels have the rest (default: 0.5)",
+    )
+    teacher.add_argument(
+        "--distill_temperature", type=float, metavar="T", help="of probabilities (default: 2)"
+    )
+    teacher.add_argument(
+        "--distill_states",
+        type=float,
+        metavar="W",
+        help="weight of the distance of the states of all layers (default: 0)",
+    )
+
+
 def _of_layers(number: Callable[[str], float]) -> Callable[[str], Any]:
     """The type of a flag that is a number, or one for each layer."""
 
@@ -214,6 +238,7 @@ def _tasks() -> list[str]:
 
 def _run(args: argparse.Namespace, bindings: list[str]) -> int:
     from t5x_like.api.finetuning import finetune
+    from t5x_like.runs.settings.finetuning.distilling import Distilling
     from t5x_like.runs.settings.finetuning.methods import Method
 
     names = (
@@ -225,7 +250,10 @@ def _run(args: argparse.Namespace, bindings: list[str]) -> int:
     )
     given = {name: getattr(args, name) for name in names}
     method = Method(args.method, **{name: getattr(args, name) for name in Method._fields[1:]})
-    run = finetune(args.source, **given, method=method, gin=bindings)
+    teacher = Distilling(
+        args.teacher, args.distill_weight, args.distill_temperature, args.distill_states
+    )
+    run = finetune(args.source, **given, method=method, teacher=teacher, gin=bindings)
     outcome = run.train()
     if not outcome.left and processes.is_first():
         where = run.run.model_dir

@@ -14,13 +14,21 @@ from flax import nnx
 
 from t5x_like.core.abilities import LAST, NamesClasses, States, Want
 from t5x_like.layers.basics.dropout import subkeys
+from t5x_like.layers.basics.modules import Linear
 from t5x_like.layers.families import prompts
 from t5x_like.layers.families.body import OnBody
 from t5x_like.layers.families.prompts import Prompt
 from t5x_like.layers.heads import label_heads, word_means
 from t5x_like.layers.heads.state_mixtures import Concatenation, ScalarMix
-from t5x_like.layers.losses import accounting, label_losses, ordered_classes, r_drop
+from t5x_like.layers.losses import (
+    accounting,
+    label_losses,
+    ordered_classes,
+    r_drop,
+    task_distillation,
+)
 from t5x_like.layers.losses.accounting import Term
+from t5x_like.layers.losses.task_distillation import TaskDistillation
 from t5x_like.layers.losses.term_loss import TermLoss
 
 if TYPE_CHECKING:
@@ -43,9 +51,12 @@ class FineTuned(OnBody, TermLoss):
 
     With a `mixture`, the head reads what it makes of the states of all layers. With a `prompt`,
     virtual tokens are in front of each text (`layers.adapters.prompt`).
+
+    With a `distillation`, a batch has a teacher's answers (`runs.completers.task_teacher`).
     """
 
     prompt: Prompt | None = None
+    teacher_projection: Linear | None = None
 
     def __init__(
         self,
@@ -55,6 +66,7 @@ class FineTuned(OnBody, TermLoss):
         label_loss: label_losses.LabelLoss = label_losses.classes,
         r_drop: float = 0.0,
         mixture: Callable[..., ScalarMix | Concatenation] | None = None,
+        distillation: TaskDistillation | None = None,
         rngs: nnx.Rngs,
     ) -> None:
         self.body = body(rngs=rngs)
@@ -64,6 +76,7 @@ class FineTuned(OnBody, TermLoss):
         self.head = head and head(width, dtype=config.dtype, rngs=rngs)
         self.label_loss = label_loss
         self.r_drop = r_drop
+        self.distillation = distillation
         self.config = config
 
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
@@ -72,6 +85,12 @@ class FineTuned(OnBody, TermLoss):
         An alternative without tokens is not one: it cannot be chosen. Where the batch has
         `word_ids`, each token of a word has the mean over its tokens.
         """
+        return self._answered(batch, key)[0]
+
+    def _answered(
+        self, batch: Batch, key: jax.Array | None, *, want: Want = LAST
+    ) -> tuple[jax.Array, States]:
+        """The head's logits, and the body's states of the texts."""
         alternatives = None
         if _tokens(batch).ndim == 3:
             alternatives = _tokens(batch).shape[1]
@@ -81,23 +100,20 @@ class FineTuned(OnBody, TermLoss):
         counts_BL = self._counts(batch)
         if self.head is None:
             raise ValueError("this body has no head: read its states with body.hidden(batch)")
-        logits = self.head(self._read(batch, keys[0]), tokens_BL, counts_BL, keys[1])
+        want = want._replace(states=want.states or self.mixture is not None)
+        states = self.body.hidden(prompts.before(self.prompt, batch), keys[0], want=want)
+        states = prompts.without(self.prompt, states)
+        x_BLD = states.last
+        if self.mixture is not None and states.states is not None:
+            x_BLD = self.mixture(states.states)
+        logits = self.head(x_BLD, tokens_BL, counts_BL, keys[1])
         if "word_ids" in batch:
             logits = word_means.of_words(logits, batch["word_ids"])
-        if alternatives is None:
-            return logits
-        counts_BAL = counts_BL.reshape(-1, alternatives, counts_BL.shape[-1])
-        return label_heads.of_alternatives(logits.reshape(-1, alternatives), counts_BAL)
-
-    def _read(self, batch: Batch, key: jax.Array | None) -> jax.Array:
-        """The states that the head reads, [B, L, D] or as wide as the mixture makes them."""
-        want = Want(states=self.mixture is not None)
-        states = self.body.hidden(prompts.before(self.prompt, batch), key, want=want)
-        states = prompts.without(self.prompt, states)
-        if self.mixture is None or states.states is None:
-            return states.last
-        mixed: jax.Array = self.mixture(states.states)
-        return mixed
+        if alternatives is not None:
+            counts_BAL = counts_BL.reshape(-1, alternatives, counts_BL.shape[-1])
+            chosen_BA = logits.reshape(-1, alternatives)
+            logits = label_heads.of_alternatives(chosen_BA, counts_BAL)
+        return logits, states
 
     @property
     def max_tokens(self) -> int | None:
@@ -166,6 +182,10 @@ class FineTuned(OnBody, TermLoss):
         counted = label_losses.label_weights(batch, self._counts(batch))
         weighed = label_losses.example_weights(batch, counted)
         weights = {"task": self.label_loss.denominator(batch, weighed)}
+        if self.distillation is not None:
+            tokens = accounting.count(self._counts(batch))
+            more = {"states": tokens} if self.distillation.states else {}
+            return {**weights, "teacher": weighed.sum(), **more}
         return weights | ({"r_drop": weighed.sum()} if self.r_drop else {})
 
     def terms(
@@ -177,6 +197,8 @@ class FineTuned(OnBody, TermLoss):
         """
         counted = label_losses.label_weights(batch, self._counts(batch))
         weighed = label_losses.example_weights(batch, counted)
+        if self.distillation is not None:
+            return *self._taught(batch, key, counted, weighed), carry
         twice = key is not None and self.r_drop > 0
         answers = [self.logits(batch, k) for k in (subkeys(key, 2) if twice else [key])]
         losses = [self.label_loss(logits, batch, weighed)[0] for logits in answers]
@@ -188,6 +210,38 @@ class FineTuned(OnBody, TermLoss):
             distance = (distances * weighed).sum()
             terms["r_drop"] = Term(distance, weighed.sum(), coefficient=self.r_drop)
         return terms, dict(metrics), carry
+
+    def _taught(
+        self, batch: Batch, key: jax.Array | None, counted: jax.Array, weighed: jax.Array
+    ) -> tuple[dict[str, Term], Metrics]:
+        """The terms of the labels and of a teacher, and metrics.
+
+        Raises:
+          ValueError: the batch has no answers of a teacher.
+        """
+        distillation = self.distillation
+        assert distillation is not None  # for the type checker
+        if task_distillation.LOGITS not in batch:
+            raise ValueError(
+                "this model learns from a teacher, and the batch has none of its answers: a run "
+                "with `finetune --teacher` adds them"
+            )
+        want = Want(states=distillation.states > 0)
+        logits, states = self._answered(batch, key, want=want)
+        term, _ = self.label_loss(logits, batch, weighed)
+        _, metrics = self.label_loss(logits, batch, counted)
+        said = distillation.answers(
+            logits, batch[task_distillation.LOGITS], weighed, form=self.answer_form
+        )
+        terms = {"task": term._replace(coefficient=1 - distillation.weight), "teacher": said}
+        if states.states is not None and distillation.states:
+            states_BMLD = states.states.swapaxes(0, 1)
+            if self.teacher_projection is not None:
+                states_BMLD = self.teacher_projection(states_BMLD)
+            terms["states"] = distillation.of_states(
+                states_BMLD, batch[task_distillation.STATES], self._counts(batch)
+            )
+        return terms, dict(metrics)
 
     def _log_probabilities(self, logits: jax.Array) -> jax.Array:
         """The log of the probabilities of classes, float32 [..., C]."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from flax import nnx
 
+from t5x_like.layers.adapters import teacher_projection
 from t5x_like.layers.adapters.bottleneck import Followed
 from t5x_like.layers.adapters.ia3 import Scaled
 from t5x_like.layers.adapters.lora import LowRank
@@ -22,7 +23,9 @@ _ADAPTED = (LowRank, Scaled, *_BESIDE)
 
 def has_adapters(model: nnx.Module) -> bool:
     """Whether a matrix of a model is adapted."""
-    return any(isinstance(node, _ADAPTED) for _, node in nnx.iter_graph(model))
+    return vars(model).get(teacher_projection.NAME) is not None or any(
+        isinstance(node, _ADAPTED) for _, node in nnx.iter_graph(model)
+    )
 
 
 def merged(model: nnx.Module, params: Mapping[str, Any]) -> Params:
@@ -36,6 +39,7 @@ def merged(model: nnx.Module, params: Mapping[str, Any]) -> Params:
       ValueError: an adapter is more than another matrix would be.
     """
     plain = _copied(params)
+    plain.pop(teacher_projection.NAME, None)
     for path, node in nnx.iter_graph(model):
         if isinstance(node, _BESIDE):
             raise ValueError(

@@ -125,8 +125,7 @@ class Teacher:
 
         @jax.jit
         def outputs(params: Any, batch: Batch) -> Batch:
-            taught = distilbert.teach(nnx.merge(graphdef, params), batch)
-            added = {name: taught[name] for name in taught.keys() - batch.keys()}
+            added = self._outputs(nnx.merge(graphdef, params), batch)
             return jax.tree.map(
                 lambda x: jax.lax.with_sharding_constraint(x, teacher_layout.rows(x.shape)), added
             )
@@ -137,6 +136,11 @@ class Teacher:
             return {**batch, **_by_rows(added, layout)}
 
         return Teaching(teach)
+
+    def _outputs(self, teacher: Any, batch: Batch) -> Batch:
+        """What the teacher adds to a batch."""
+        taught = distilbert.teach(teacher, batch)
+        return {name: taught[name] for name in taught.keys() - batch.keys()}
 
     def _read(self, abstract: Any, shardings: Any) -> Any:
         """The parameters in `dtype`; converts one at a time, and frees it in its saved dtype."""

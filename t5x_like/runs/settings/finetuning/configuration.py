@@ -35,6 +35,7 @@ from t5x_like.runs.settings.finetuning import (
     text_to_text,
     tried_settings,
 )
+from t5x_like.runs.settings.finetuning.distilling import Distilling, Taught
 from t5x_like.runs.settings.finetuning.finetuned_model import FineTunedModel
 from t5x_like.runs.settings.finetuning.label_weighing import Weighing
 from t5x_like.runs.settings.finetuning.methods import Method
@@ -101,12 +102,14 @@ def configuration(
     cache_dir: str | None,
     weighing: Weighing,
     regularising: Regularising,
+    distilling: Distilling,
     method: Method,
     gin: Sequence[str],
 ) -> Configuration:
     """The configuration of a run; arguments and errors are those of `t5x_like.finetune`."""
     label_metrics.check_installed()
     method.check(reinit_layers=regularising.reinit_layers)
+    distilling.check(is_full=method.is_full, r_drop=regularising.r_drop)
     directory, notes = imported.directory(source, cache_dir)
     order = _macros("\n".join(gin)).get("CORPUS_LABELS")
     root = location.cache_root(cache_dir)
@@ -121,6 +124,10 @@ def configuration(
         weighing=weighing,
         regularising=regularising,
     )
+    taught = None
+    if distilling.teacher is not None:
+        taught = distilling.on(parts.model, [*files.labels])
+        parts = parts._replace(model=taught.model)
     geometry, vocabulary = parts.objective.geometry(parts.lengths), _vocabulary(parts.model)
     rows = reading.rows(labelled, files, geometry, vocabulary)
     base = _settings_of(parts.model, method)
@@ -142,7 +149,7 @@ def configuration(
     trains = () if method.is_full else (method.line(parts.model.make, vocabulary),)
     return Configuration(
         base,
-        _text(parts, macros, method, vocabulary),
+        _text(parts, macros, method, taught, vocabulary),
         f"{source.rstrip('/')}-{TextFiles(labelled.train).name}",
         [binding for binding in gin if binding.partition("=")[0].strip() not in _OF_STEPS],
         [*lines, *rows.notes, *trains, *_untried(parts, usual, method), *notes],
@@ -282,7 +289,13 @@ def _settings_of(model: FineTunedModel, method: Method) -> str:
     return name
 
 
-def _text(parts: _Parts, macros: Mapping[str, Any], method: Method, vocabulary: Vocabulary) -> str:
+def _text(
+    parts: _Parts,
+    macros: Mapping[str, Any],
+    method: Method,
+    taught: Taught | None,
+    vocabulary: Vocabulary,
+) -> str:
     """Gin text of the parts of a run, and of macros."""
     writer = Writer()
     objects: dict[str, Any] = {
@@ -293,6 +306,9 @@ def _text(parts: _Parts, macros: Mapping[str, Any], method: Method, vocabulary: 
     }
     if (adapt := method.adapt(vocabulary)) is not None:
         objects["ADAPT"] = adapt
+    if taught is not None:
+        objects["TEACHER"] = taught.teacher
+        objects |= {} if taught.adapt is None else {"ADAPT": taught.adapt}
     if phases := method.phases(parts.model, macros["TRAIN_STEPS"]):
         objects["PHASES"] = phases
     lines = {

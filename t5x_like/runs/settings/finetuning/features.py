@@ -42,7 +42,7 @@ def with_states(model: FineTunedModel, states: str) -> FineTunedModel:
         raise ValueError(
             f"the head of a {make.func.__name__} reads its last states alone: leave out states"
         )
-    count = _count(make)
+    count = count_of_states(make)
     layers = int(chosen[1]) if chosen else None
     if layers is not None and not 0 < layers <= count:
         raise ValueError(f"there are {count} states, and {states} would take {layers}")
@@ -57,8 +57,12 @@ def with_states(model: FineTunedModel, states: str) -> FineTunedModel:
     return model._replace(make=changed, init_from=init_from)
 
 
-def _count(make: functools.partial[Any]) -> int:
-    """How many states a body gives: the input of its first layer, and the output of each."""
+def count_of_states(make: functools.partial[Any]) -> int:
+    """How many states the body of a model gives: the input of its first layer, and each output.
+
+    Args:
+      make: the constructor of a body with a head.
+    """
     ones = jnp.ones((1, 4), jnp.int32)
     batch = {
         f"encoder_{name}": ones for name in ("input_tokens", "attention_mask", "token_type_ids")
