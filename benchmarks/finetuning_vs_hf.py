@@ -2,6 +2,7 @@
 
     python benchmarks/finetuning_vs_hf.py --train sst2.tsv
     python benchmarks/finetuning_vs_hf.py --model bert_base --rows 512 --json finetuning.jsonl
+    python benchmarks/finetuning_vs_hf.py --method lora --rows 512
 
 Both begin with the same weights and train on the same rows in batches of the same size, in float32,
 with AdamW, dropout and clipping, on all cores. The Trainer pads each batch to its longest row
@@ -9,7 +10,8 @@ with AdamW, dropout and clipping, on all cores. The Trainer pads each batch to i
 transformers 5: `group_by_length`). The first epoch of each compiles and warms up; the second is
 timed. Ratios are their time / our time, also of processor time, for a busy machine. Without
 `--train` the rows are sentences of Python's documentation, cut to lengths like those of SST-2 (a
-geometric distribution of 9 words on average). Needs torch, transformers and accelerate.
+geometric distribution of 9 words on average). With `--method lora` both train LoRA of rank 8 at
+queries and values, theirs by peft. Needs torch, transformers and accelerate, and peft for LoRA.
 """
 
 from __future__ import annotations
@@ -82,6 +84,7 @@ def ours(directory: Path, file: Path, folder: Path, args: argparse.Namespace) ->
         train=str(file),
         epochs=2,
         batch_size=args.batch_size,
+        method=args.method,
         model_dir=str(folder / "run"),
         cache_dir=str(folder / "cache"),
         gin=["CORPUS_VALIDATION=0.0", "CHECKPOINT_PERIOD=1000000"],
@@ -120,8 +123,14 @@ def theirs(
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     data = [{**tokenizer(text, truncation=True, max_length=128), "labels": n} for text, n in rows]
     marks = Marks()
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(directory)
+    if args.method == "lora":
+        import peft
+
+        lora = peft.LoraConfig(task_type="SEQ_CLS", r=8, lora_alpha=16)
+        model = peft.get_peft_model(model, lora)
     trainer = transformers.Trainer(
-        model=transformers.AutoModelForSequenceClassification.from_pretrained(directory),
+        model=model,
         args=transformers.TrainingArguments(
             output_dir=str(folder / "theirs"),
             per_device_train_batch_size=args.batch_size,
@@ -158,6 +167,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", choices=SIZES, default="bert_base")
+    parser.add_argument("--method", choices=("full", "lora"), default="full")
     parser.add_argument("--train", help="a .tsv file whose first column are texts")
     parser.add_argument("--rows", type=int, default=512)
     parser.add_argument("--batch_size", type=int, default=32)
@@ -177,7 +187,8 @@ def main() -> None:
             "theirs": theirs(directory, rows, folder, args),
             "theirs, by length": theirs(directory, rows, folder, args, **by_length()),
         }
-    result = {"model": args.model, "rows": len(rows), "batch_size": args.batch_size}
+    result = {"model": args.model, "method": args.method}
+    result |= {"rows": len(rows), "batch_size": args.batch_size}
     for who, (wall, used) in times.items():
         result |= {f"{who}, s": round(wall, 2), f"{who}, processor s": round(used, 2)}
         if who != "ours":
