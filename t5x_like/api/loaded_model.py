@@ -36,6 +36,7 @@ from t5x_like.runs.trained import shared_parameters, trained_run
 if TYPE_CHECKING:
     from t5x_like.api.predictors import Ask
     from t5x_like.core.protocols.data import Vocabulary
+    from t5x_like.evaluation.language.results import Results
     from t5x_like.inference.predictions import Predictor
     from t5x_like.runs.trained.baseline_comparison import Columns
     from t5x_like.runs.trained.trained_run import TrainedRun
@@ -129,6 +130,12 @@ class LoadedModel:
         if not columns:
             raise ValueError(f"the tasks of {self.directory} hold no documents out")
         return columns
+
+    def evaluate_language(self, name: str, files: str | Sequence[str], **given: Any) -> Results:
+        """What it knows of language (`runs.trained.language.evaluate`, `t5x_like language`)."""
+        from t5x_like.runs.trained import language
+
+        return language.evaluate(self, name, files, run=self.run, given=given)
 
     def predict(
         self,

@@ -22,6 +22,7 @@ class Options:
       layer: the layer of embeddings, or weights that mix all layers.
       pooling: one of `embeddings.POOLINGS`.
       per_token: whether a rank divides log-likelihoods by the number of tokens.
+      within_word: whether pseudo-log-likelihoods mask the later pieces of a word with each of them.
       batch_size: the rows that are computed at once.
       max_input_length: the most tokens of an input; None for what the run reads, or what the model
         has positions for.
@@ -41,6 +42,7 @@ class Options:
     layer: int | Sequence[float] = -1
     pooling: Pooling = "mean"
     per_token: bool = False
+    within_word: bool = False
     batch_size: int = text_rows.ROWS
     max_input_length: int | None = None
     no_answer_threshold: float | None = None

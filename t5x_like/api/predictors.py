@@ -29,7 +29,10 @@ from t5x_like.inference.heads.learned import Learned
 from t5x_like.inference.heads.span_answers import Reading
 from t5x_like.inference.heads.text_windows import TextReading
 from t5x_like.inference.heads.zero_shot import ZeroShot
-from t5x_like.inference.likelihoods import MaskedScorer, Ranking, Scoring, TargetScorer
+from t5x_like.inference.likelihoods.blank_scorer import BlankScorer
+from t5x_like.inference.likelihoods.masked_scorer import MaskedScorer
+from t5x_like.inference.likelihoods.scoring import Ranking, Scoring
+from t5x_like.inference.likelihoods.target_scorer import TargetScorer
 from t5x_like.inference.masked_words import MaskedWords
 from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.inference.predictions import Predictor
@@ -260,6 +263,8 @@ def predictor(model: Asked, ask: Ask, options: Options) -> Predictor:
         raise ValueError(f"candidate_labels are for models with a head for classes: not to {ask}")
     if options.k is not None and ask not in ("fill", "answer"):
         raise ValueError(f"k is the number of guesses for a blank, or of classes: {ask} has none")
+    if options.within_word and not (model.guesses and ask in ("score", "rank")):
+        raise ValueError("within_word is for likelihoods of models that guess masked tokens")
     framing, size = _framing(model, ask, options), options.batch_size
     match ask:
         case "write":
@@ -287,7 +292,7 @@ def predictor(model: Asked, ask: Ask, options: Options) -> Predictor:
                 pooling=options.pooling,
                 batch_size=size,
             )
-    scoring = _scoring(model, framing, size)
+    scoring = _scoring(model, framing, options)
     return Ranking(scoring, options.per_token) if ask == "rank" else scoring
 
 
@@ -371,17 +376,31 @@ def _learned(model: Asked, framing: Framing) -> Learned:
     return Learned(objectives, length, framing.max_length)
 
 
-def _scoring(model: Asked, framing: Framing, batch_size: int) -> Scoring:
+def _scoring(model: Asked, framing: Framing, options: Options) -> Scoring:
+    size = options.batch_size
     if model.guesses:
-        masked = MaskedScorer(model=model.mesh, framing=framing, batch_size=batch_size)
-        return Scoring(masked, framing, None, batch_size)
+        masked = MaskedScorer(
+            model=model.mesh,
+            framing=framing,
+            within_word=options.within_word,
+            batch_size=size,
+        )
+        return Scoring(masked, framing, None, batch_size=size)
     targets = TargetScorer(
         model=model.mesh,
         ids=framing.ids,
         start=model.start(),
         prefix=model.sees_prefix,
-        batch_size=batch_size,
+        batch_size=size,
         max_positions=model.module.max_tokens,
     )
     template = "A:0" if model.goes_on("score") else "A:0 eos:0"
-    return Scoring(targets, framing, Framing(framing.vocabulary, template), batch_size)
+    framed = Framing(framing.vocabulary, template)
+    return Scoring(targets, framing, framed, _blanks(model, targets, framing), size)
+
+
+def _blanks(model: Asked, score: TargetScorer, framing: Framing) -> BlankScorer | None:
+    """What an encoder-decoder says of a text alone, if it can fill blanks."""
+    if model.alone or "fill" not in model.able():
+        return None
+    return BlankScorer(score, framing, model.rewrites)

@@ -18,6 +18,7 @@ COMMANDS = {
     "finetune": "train a pretrained model on labelled files",
     "doctor": "look at a run, its hosts and its disks before it starts",
     "eval": "print held-out metrics of a run beside those of baselines",
+    "language": "evaluate what a model knows of language, beside floors",
     "predict": "ask a model: answers, blanks, classes, scores, ranks, vectors",
     "plan": "say whether a run fits on absent TPUs, its modelled time and cost",
     "devices": "say which devices JAX finds, on one host or on all of a slice",

@@ -66,6 +66,11 @@ class Embeddings:
             for row, vector in zip(rows, vectors, strict=True)
         ]
 
+    def depth(self) -> int:
+        """The number of the model's layers."""
+        (batch,) = self.framing.batches([self.framing.text("a")], self.model.rows(1))
+        return int(self.model(_all_states, batch.of_encoder).shape[0]) - 1
+
     def vectors(self, rows: Sequence[Row]) -> list[np.ndarray]:
         """Float32 [d_model] for each row, or [tokens, d_model] with the pooling "tokens".
 
@@ -86,12 +91,18 @@ class Embeddings:
         return row_vectors
 
 
+@jax.jit
+def _all_states(model: Any, batch: Batch) -> jax.Array:
+    """The input of the first layer and the output of each, [N + 1, B, L, D]."""
+    return model.states(batch, want=Want(states=True)).states
+
+
 @functools.partial(jax.jit, static_argnames="layer")
 def _states(model: Any, batch: Batch, *, layer: int | tuple[float, ...]) -> jax.Array:
     """The wanted states, [B, L, D]."""
     if layer == -1:
         return model.states(batch).last
-    states_NBLD = model.states(batch, want=Want(states=True)).states
+    states_NBLD = _all_states(model, batch)
     count = len(states_NBLD)
     if isinstance(layer, int):
         if not -count <= layer < count:

@@ -64,6 +64,21 @@ class Framing:
         """The vocabulary's special ids."""
         return self.vocabulary.token_ids
 
+    @property
+    def before(self) -> list[int]:
+        """The tokens that come before a text."""
+        parts = frames.parts(self.template, {"A": ()}, self.ids)
+        first = itertools.takewhile(lambda part: part[0] != "A", parts)
+        return [token for _, tokens, _ in first for token in tokens]
+
+    @property
+    def room(self) -> int | None:
+        """The most tokens of a text; None for any number."""
+        if self.max_length is None:
+            return None
+        parts = frames.parts(self.template, {"A": ()}, self.ids)
+        return self.max_length - sum(len(tokens) for _, tokens, _ in parts)
+
     def is_text(self, token: int) -> bool:
         """Whether a token stands for text, known or not."""
         return is_text(token, self.ids)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from flax import nnx
 
 from t5x_like.api import predictors
 from t5x_like.api.predictors import Asked, Options
-from t5x_like.inference.likelihoods import Pair
+from t5x_like.inference.likelihoods.target_scorer import Pair
 from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.models import bart, bert, bert_decoder, gpt, prefix_lm, t5, xlnet
 from t5x_like.vocabularies.characters import CharacterVocabulary
@@ -49,11 +51,11 @@ def test_a_continuation_follows_the_text_alone(name: str) -> None:
 @pytest.mark.parametrize("name", ["gpt", "bert decoder", "prefix LM"])
 def test_a_target_follows_its_input_and_a_text_alone_what_begins_one(name: str) -> None:
     scoring = predictor(name, "score")
-    row, count, _ = scoring._row({"inputs": "abc", "targets": "ab"})
-    assert (row, count) == (Pair(TEXT, TEXT[:2]), 2)
+    row, _ = scoring._row({"inputs": "abc", "targets": "ab"})
+    assert (row, scoring.score.scored(row)) == (Pair(TEXT, TEXT[:2]), 2)
     scoring.check({"inputs": "abc"})
-    row, count, _ = scoring._row({"inputs": "abc"})
-    assert (row, count) == (Pair([], TEXT), 3)
+    row, _ = scoring._row({"inputs": "abc"})
+    assert (row, scoring.score.scored(row)) == (Pair([], TEXT), 3)
     arrays = scoring.score._one_row([row], 1, 4)
     assert arrays["decoder_input_tokens"][0].tolist() == [IDS.eos, *TEXT[:2], IDS.pad]
     assert arrays["decoder_loss_weights"][0].tolist() == [1, 1, 1, 0]
@@ -65,16 +67,18 @@ def test_an_input_makes_room_for_its_target_by_losing_its_beginning() -> None:
     scoring = predictor("gpt", "score")  # 128 positions
     record = {"inputs": "a" * 120 + "b" * 100, "targets": "c" * 20}
     scoring.check(record)
-    ((inputs, targets), count, cut) = scoring._row(record)
-    assert VOCABULARY.decode(inputs) == "a" * 8 + "b" * 100
-    assert (len(targets), count, cut) == (20, 20, {"truncated": True})
+    pair, cut = scoring._row(record)
+    assert VOCABULARY.decode(pair.inputs) == "a" * 8 + "b" * 100
+    assert (len(pair.targets), scoring.score.scored(pair), cut) == (20, 20, True)
     with pytest.raises(ValueError, match="129 tokens leave no room among the 128"):
         scoring.check({"inputs": "c" * 129})
 
 
-def test_an_encoder_decoder_scores_no_text_alone() -> None:
-    with pytest.raises(ValueError, match="needs inputs and targets"):
-        predictor("t5", "score").check({"inputs": "abc"})
+def test_an_encoder_decoder_without_blanks_scores_no_text_alone() -> None:
+    model = dataclasses.replace(asked("t5"), vocabulary=CharacterVocabulary("abc", extra_ids=0))
+    scoring = predictors.predictor(model, "score", Options())
+    assert scoring.blanks is None or scoring.blanks.rewrites
+    predictor("t5", "score").check({"inputs": "abc"})  # it fills sentinels
 
 
 @pytest.mark.parametrize("ask", ["fill", "score", "embed"])

@@ -112,7 +112,7 @@ class _Compared:
 
     def __init__(self, model: TrainedRun) -> None:
         self._model = model
-        self._params = {"trained": model.params, "untrained": _untrained_params(model)}
+        self._params = {"trained": model.params, "untrained": untrained_params(model)}
         self._teacher_forced = TeacherForced(model)
 
     def columns(
@@ -144,7 +144,7 @@ class _Compared:
         return self._teacher_forced(self._params[who], batches)
 
 
-def _untrained_params(model: TrainedRun) -> Any:
+def untrained_params(model: TrainedRun) -> Any:
     """Newly initialised parameters on the run's mesh, without the optimizer's state."""
     fresh = jax.jit(lambda key: model.program.init(key).params)
     return fresh(jax.random.key(model.run.options.seed))

@@ -11,7 +11,7 @@ import pytest
 from tiny_run import Result, Tiny
 
 import t5x_like as t5x
-from t5x_like.inference.likelihoods import Pair
+from t5x_like.inference.likelihoods.target_scorer import Pair
 
 MODULE = str(Path(capital_tasks.__file__))
 LENGTHS = {"inputs": 24, "targets": 8}
@@ -65,4 +65,5 @@ def test_predictions_and_scores_are_those_of_predict(
         assert tokens[: ends[0] if len(ends) else None].tolist() == theirs.tokens
     scorer = model.predictor("score", batch_size=8).score
     pairs = [Pair(one["inputs"].tolist(), one["targets"].tolist()) for one in examples]
-    assert mine.score(examples) == pytest.approx(scorer(pairs), rel=1e-5)
+    likelihoods = [likelihood.log_p for likelihood in scorer(pairs)]
+    assert mine.score(examples) == pytest.approx(likelihoods, rel=1e-5)

@@ -1,0 +1,1 @@
+"""What a model knows of language without being trained on a task."""

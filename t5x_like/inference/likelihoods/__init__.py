@@ -1,0 +1,1 @@
+"""How likely a model finds texts, targets and words."""
