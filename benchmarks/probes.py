@@ -8,11 +8,10 @@ universal parts of speech in the English Web Treebank (30,000 training words). T
 `glue_sst2/{train,dev}.tsv`, `glue_cola/{in_domain_train,in_domain_dev,out_of_domain_dev}.tsv` and
 `ud_english_ewt/en_ewt-ud-{train,dev}.conllu`, also with .gz.
 
-Features are the last layer (`last`), or the mean over the layers' outputs (`mean`), as pretraining
-specialises a last layer. A word has the state of its first token; a sentence has the mean over its
-tokens and the state of the first position. Needs scikit-learn.
-
-Suffixes: B batch, L length, D d_model, F features, S the two sets of features.
+The probes are those of `t5x_like language RUN probe`. Features are the last layer (`last`), or the
+mean over the layers' outputs (`mean`), as pretraining specialises a last layer. A word has the
+state of its first token; a sentence has the mean over its tokens and the state of the first
+position. Needs scikit-learn.
 """
 
 from __future__ import annotations
@@ -21,142 +20,36 @@ import argparse
 import importlib.util
 import json
 import sys
-import warnings
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import probe_data
-from flax import nnx
 
-from t5x_like.core.abilities import Want
-from t5x_like.core.protocols.data import FeatureSpec
-from t5x_like.data.rows.feature_converters import Encoder
-from t5x_like.models import bert
-from t5x_like.objectives.noise import masking
-from t5x_like.runs.trained import trained_run
+from t5x_like.api import loaded_model
+from t5x_like.api.loaded_model import LoadedModel
+from t5x_like.evaluation.language import layer_probes, linear_probes, tagged_words
+from t5x_like.inference.embeddings import Embeddings
+from t5x_like.runs.run import Run
+from t5x_like.runs.trained import language
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 
-ROWS = 64
-LENGTHS = (16, 32, 64)
-"""Lengths of rows: the smallest that fits is used, and none exceeds the run's own."""
+ROWS, LENGTH = 64, 64
+"""Rows of a batch, and the most tokens of a row, or as many as the run reads."""
 SETS = ("last", "mean")
-PENALTIES = (0.01, 0.1, 1.0)
 SENTENCES, WORDS = 10_000, 30_000
 
 
-class Features:
-    """The frozen encoder of a run.
+def readers(model: LoadedModel, run: Run) -> dict[str, Embeddings]:
+    """What reads the two sets of features: the last layer, and the mean over the layers' outputs.
 
     Raises:
-      ValueError, OSError: it is not a run, has no such checkpoint, or has no BERT-like encoder.
+      ValueError: the model gives no states.
     """
-
-    def __init__(self, run_dir: str, *, step: int | None = None, untrained: bool = False) -> None:
-        self._run = run = trained_run.load(run_dir, step=step, rows=ROWS)
-        self.vocabulary, self.step = run.vocabulary, run.step
-        if not isinstance(getattr(run.model, "encoder", None), bert.Encoder):
-            raise ValueError(
-                f"{run_dir} trains a {type(run.model).__name__}: probes read encoders alone (BERT, "
-                "RoBERTa, ALBERT, ELECTRA and their kin)"
-            )
-        longest = max(part.data.lengths["inputs"] for _, part in run.run.in_phases())
-        self._lengths = [length for length in LENGTHS if length <= longest] or [longest]
-        self._params = run.params
-        with run.run.layout.active():
-            if untrained:
-                init = jax.jit(lambda key: run.program.init(key).params)
-                self._params = init(jax.random.key(run.run.options.seed))
-        self._states = jax.jit(self._computed)
-
-    def _computed(self, params: Any, batch: dict[str, jax.Array]) -> jax.Array:
-        encoder = nnx.merge(self._run.program.graphdef, params).encoder
-        hidden = encoder.hidden(batch, want=Want(states=True))
-        return jnp.stack([hidden.last, hidden.states[1:].mean(0)]).astype(jnp.float32)
-
-    def rows(self, texts: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
-        """For each text (int [n] tokens), its number and states, float32 [S, n + 2, D], cut at L.
-
-        The first and last states are of [CLS] and [SEP]. Short texts come first.
-        """
-        ids = self.vocabulary.token_ids
-        examples = [
-            dict(zip(("inputs", "token_type_ids"), masking.with_specials(ids, text), strict=True))
-            for text in (text[: self._lengths[-1] - 2] for text in texts)
-        ]
-        sizes = np.array([len(example["inputs"]) for example in examples])
-        buckets = np.searchsorted(self._lengths, sizes)
-        for bucket, length in enumerate(self._lengths):
-            members = (buckets == bucket).nonzero()[0]
-            specs = {name: FeatureSpec(length) for name in ("inputs", "token_type_ids")}
-            for start in range(0, len(members), ROWS):
-                chosen = members[start : start + ROWS]
-                groups = [[examples[i]] for i in chosen] + [[]] * (ROWS - len(chosen))
-                made = [Encoder().convert(group, features=specs, ids=ids) for group in groups]
-                batch = {name: np.stack([row[name] for row in made]) for name in made[0]}
-                with self._run.run.layout.active():
-                    on_device = trained_run.batch_to_device(self._run, batch)
-                    x_SBLD = np.asarray(self._states(self._params, on_device))
-                for i, x_SLD in zip(chosen, x_SBLD.swapaxes(0, 1), strict=False):
-                    yield int(i), x_SLD[:, : sizes[i]]
-
-    def sentences(self, texts: Sequence[str]) -> np.ndarray:
-        """Mean over the text's tokens, and the first state: float32 [S, len(texts), 2 D]."""
-        found: dict[int, np.ndarray] = {}
-        encoded = [np.asarray(ids, np.int32) for ids in self.vocabulary.encode_batch(texts)]
-        for i, x_SLD in self.rows(encoded):
-            mean_SD = x_SLD[:, 1:-1].sum(1) / max(1, x_SLD.shape[1] - 2)
-            found[i] = np.concatenate([mean_SD, x_SLD[:, 0]], axis=1)
-        return np.stack([found[i] for i in range(len(texts))], axis=1)
-
-    def words(self, tagged: Sequence[probe_data.Tagged]) -> tuple[np.ndarray, np.ndarray]:
-        """States, float32 [S, W, D], and tags, str [W], of the words that are not cut off."""
-        align = probe_data.Aligner(self.vocabulary)
-        aligned = [align(sentence) for sentence in tagged]
-        states, tags = [], []
-        for i, x_SLD in self.rows([tokens for tokens, _ in aligned]):
-            firsts = aligned[i][1] + 1  # past [CLS]
-            firsts = firsts[firsts < x_SLD.shape[1] - 1]
-            states.append(x_SLD[:, firsts])
-            tags.append(np.array(tagged[i].tags[: len(firsts)]))
-        return np.concatenate(states, axis=1), np.concatenate(tags)
-
-
-def fit(x_NF: np.ndarray, y_N: np.ndarray) -> Any:
-    """A scikit-learn model: standardised features, logistic regression.
-
-    Its penalty is the one that gives a held-out tenth of the examples the highest likelihood.
-    """
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    order = np.random.default_rng(0).permutation(len(y_N))
-    held_out, rest = np.split(order, [len(order) // 10])
-
-    def fit(penalty: float, chosen: np.ndarray) -> Any:
-        regression = LogisticRegression(C=penalty, max_iter=300)
-        return make_pipeline(StandardScaler(), regression).fit(x_NF[chosen], y_N[chosen])
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        likelihoods = [
-            log_likelihood(fit(penalty, rest), x_NF[held_out], y_N[held_out])
-            for penalty in PENALTIES
-        ]
-        return fit(PENALTIES[int(np.argmax(likelihoods))], order)
-
-
-def log_likelihood(model: Any, x_NF: np.ndarray, y_N: np.ndarray) -> float:
-    """The mean over the examples whose class the model knows."""
-    known = np.isin(y_N, model.classes_)
-    log_p_NC = model.predict_log_proba(x_NF[known])
-    columns = np.searchsorted(model.classes_, y_N[known])
-    return float(log_p_NC[np.arange(len(columns)), columns].mean())
+    longest = max(part.data.lengths["inputs"] for _, part in run.in_phases())
+    options = {"pooling": "tokens", "batch_size": ROWS, "max_input_length": min(LENGTH, longest)}
+    depth = model.predictor("embed").depth()
+    layers = {"last": -1, "mean": [0.0] + [1.0] * depth}
+    return {name: model.predictor("embed", layer=layers[name], **options) for name in SETS}
 
 
 def matthews(predicted: np.ndarray, truth: np.ndarray) -> float:
@@ -188,7 +81,8 @@ def probe(
 
     Raises:
       ModuleNotFoundError: scikit-learn is not installed.
-      ValueError, OSError: as in `Features`; a file of the data is missing or of another format.
+      ValueError, OSError: it is not a run, has no such checkpoint, or gives no
+        states; a file of the data is missing or of another format.
     """
     if importlib.util.find_spec("sklearn") is None:
         raise ModuleNotFoundError("probes need scikit-learn: pip install scikit-learn")
@@ -197,24 +91,26 @@ def probe(
     cola = [probe_data.load_cola(data, split) for split in ("train", "dev")]
     tagged = [probe_data.load_tagged(data, split) for split in ("train", "dev")]
     sst2[0] = probe_data.subsample(sst2[0], SENTENCES)
-    tagged[0] = probe_data.some_words(tagged[0], WORDS)
-    features = Features(run_dir, step=step, untrained=untrained)
+    tagged[0] = tagged_words.some_words(tagged[0], WORDS)
+    model = loaded_model.load(run_dir, step=step, rows=ROWS)
+    assert model.run is not None
+    if untrained:
+        model = language.untrained(model, model.run)
     found: dict[str, float] = {}
+    for name, reader in readers(model, model.run.run).items():
+        train, dev = (layer_probes.text_states(reader, part.texts) for part in sst2)
+        predicted = linear_probes.fit(train, sst2[0].labels).predict(dev)
+        found[f"sst2_accuracy/{name}"] = float((predicted == sst2[1].labels).mean())
 
-    (train, train_y), (dev, dev_y) = [(features.sentences(s.texts), s.labels) for s in sst2]
-    for name, x_NF, dev_x_NF in zip(SETS, train, dev, strict=True):
-        predicted = fit(x_NF, train_y).predict(dev_x_NF)
-        found[f"sst2_accuracy/{name}"] = float((predicted == dev_y).mean())
+        train, dev = (layer_probes.text_states(reader, part.texts) for part in cola)
+        scores = linear_probes.fit(train, cola[0].labels).decision_function(dev)
+        found[f"cola_matthews/{name}"] = matthews(scores > 0, cola[1].labels)
+        found[f"cola_roc_area/{name}"] = roc_area(scores, cola[1].labels)
 
-    (train, train_y), (dev, dev_y) = [(features.sentences(s.texts), s.labels) for s in cola]
-    for name, x_NF, dev_x_NF in zip(SETS, train, dev, strict=True):
-        scores = fit(x_NF, train_y).decision_function(dev_x_NF)
-        found[f"cola_matthews/{name}"] = matthews(scores > 0, dev_y)
-        found[f"cola_roc_area/{name}"] = roc_area(scores, dev_y)
-
-    (train, train_y), (dev, dev_y) = [features.words(sentences) for sentences in tagged]
-    for name, x_NF, dev_x_NF in zip(SETS, train, dev, strict=True):
-        predicted = fit(x_NF, train_y).predict(dev_x_NF)
+        (train, train_y), (dev, dev_y) = (
+            layer_probes.features(reader, sentences, model.vocabulary) for sentences in tagged
+        )
+        predicted = linear_probes.fit(train, train_y).predict(dev)
         found[f"pos_accuracy/{name}"] = float((predicted == dev_y).mean())
     return found
 

@@ -112,7 +112,7 @@ def _table(results: Results) -> list[str]:
             for c, width in zip(columns, widths, strict=True)
         )
         *above, name = row.name.split("/")
-        lines.append(f"{'  ' * len(above) + name:{_NAME}}{row.count:>{_NUMBER},}{values}".rstrip())
+        lines.append(f"{'  ' * len(above) + name:{_NAME}}{row.size:>{_NUMBER},}{values}".rstrip())
     return [*lines, *(f"note: {note}" for note in results.notes)]
 
 
@@ -127,7 +127,7 @@ def _json(results: Results) -> dict[str, Any]:
     rows = [
         {
             "name": row.name,
-            "count": row.count,
+            "count": row.size,
             **{name: x if math.isfinite(x) else None for name, x in row.values.items()},
         }
         for row in results.rows

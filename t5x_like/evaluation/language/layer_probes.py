@@ -36,7 +36,7 @@ class Texts(NamedTuple):
 
 
 def read(files: Sequence[str], settings: Settings) -> Texts | list[Tagged]:
-    """Tagged sentences of `.conll` and `.conllu`, of `examples` words; else some texts with classes.
+    """Tagged sentences of `.conll` and `.conllu`, or texts with classes, as many as are read.
 
     Raises:
       ValueError, OSError: files are missing, damaged, or of neither form, or have two texts a row.
@@ -137,15 +137,15 @@ def _accuracy(
 ) -> float:
     reader = model.predictor("embed", layer=layer, pooling="tokens", batch_size=settings.batch_size)
     assert model.vocabulary is not None
-    (x, y), (held_out, right) = (_features(reader, part, model.vocabulary) for part in parts)
+    (x, y), (held_out, right) = (features(reader, part, model.vocabulary) for part in parts)
     said = linear_probes.fit(x, y).predict(held_out)
     return float((said == right).sum() / _size(parts[1]))
 
 
-def _features(
+def features(
     reader: Embeddings, part: Texts | list[Tagged], vocabulary: Vocabulary
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Features, float32 [N, F], and labels, str [N]."""
+    """Features, float32 [N, F], and labels, str [N], of texts or of words."""
     if isinstance(part, Texts):
         return text_states(reader, part.texts), np.array(part.labels)
     states, numbers = word_states(reader, part, vocabulary)

@@ -54,8 +54,8 @@ def _of_file(path: File) -> Iterator[MinimalPair]:
             "and sentence_bad, from a table of two columns, or from lines True<tab>sentence and "
             "False<tab>sentence"
         )
-    header = () if columns else ("good", "bad")
-    good, bad = columns or header
+    good, bad = columns or ("good", "bad")
+    header = () if columns else (good, bad)
     for number, row in enumerate(reading.rows(path, header), start=1):
         place = f"{path}, row {number:,}"
         paradigm = str(row.get("UID", name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from t5x_like.data.corpora.corpus import ReadReport
@@ -18,7 +18,7 @@ def files(named: str | Sequence[str]) -> list[File]:
 
 def stem(path: File) -> str:
     """The name of a file without its extensions."""
-    return str(path.name).partition(".")[0]
+    return str(path).rpartition("/")[2].partition(".")[0]
 
 
 def lines(path: File) -> Iterator[tuple[int, str]]:
@@ -44,7 +44,7 @@ def first_line(path: File) -> tuple[str, ...]:
     return text_formats.columns(path)
 
 
-def text_of(row: dict[str, Any], field: str, place: str) -> str:
+def text_of(row: Mapping[str, Any], field: str, place: str) -> str:
     """The text in a field of a row.
 
     Raises:

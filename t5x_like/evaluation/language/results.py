@@ -68,10 +68,10 @@ class Settings:
 
 
 class Row(NamedTuple):
-    """The values of a group of examples, by the names of columns."""
+    """The number of examples of a group, and values by the names of columns."""
 
     name: str
-    count: int
+    size: int
     values: Mapping[str, float]
 
 
@@ -114,7 +114,10 @@ def likelihoods(scorer: SpanScorer, spans: Sequence[Span]) -> list[Likelihood]:
 
 
 def grouped(
-    groups: Sequence[str], columns: Mapping[str, Sequence[float]], *, of_all: str = "all"
+    groups: Sequence[str],
+    columns: Mapping[str, Sequence[float] | np.ndarray],
+    *,
+    of_all: str = "all",
 ) -> list[Row]:
     """The mean of each column in each group, in the order of their names, and over all examples."""
     rows = [
@@ -125,7 +128,9 @@ def grouped(
     return [*rows, whole] if len(rows) > 1 else [whole]
 
 
-def _mean(name: str, members: Sequence[int], columns: Mapping[str, Sequence[float]]) -> Row:
+def _mean(
+    name: str, members: Sequence[int], columns: Mapping[str, Sequence[float] | np.ndarray]
+) -> Row:
     means = {
         column: float(np.asarray(values, np.float64)[np.asarray(members)].mean())
         for column, values in columns.items()

@@ -33,8 +33,8 @@ def read(files: str | Sequence[str]) -> list[Rated]:
       ValueError, OSError: the files are missing or damaged, or a rating is not a number.
     """
     named = [files] if isinstance(files, str) else [*files]
-    first = reading.first_line(reading.files(named)[0])
-    unnamed = len(first) == len(_HEADER) and number(first[-1]) is not None
+    line = reading.first_line(reading.files(named)[0])
+    unnamed = len(line) == len(_HEADER) and number(line[-1]) is not None
     rows = Rows(named, header=_HEADER if unnamed else ())
     texts, label = texts_and_label(rows, NONE_NAMED)
     if len(texts) != 2:
@@ -44,9 +44,8 @@ def read(files: str | Sequence[str]) -> list[Rated]:
         score = number(row.get(label))
         if score is None:
             raise ValueError(f"{files}: the rating of row {place:,} is {row.get(label)!r:.40}")
-        rated.append(
-            Rated(*(reading.text_of(row, t, f"{files}, row {place:,}") for t in texts), score)
-        )
+        first, second = (reading.text_of(row, text, f"{files}, row {place:,}") for text in texts)
+        rated.append(Rated(first, second, score))
     return rated
 
 

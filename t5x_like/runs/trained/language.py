@@ -85,15 +85,15 @@ def evaluate(
     if run is not None and "counts" in evaluation.reads:
         settings = dataclasses.replace(settings, counts=_counts(run))
     if run is not None and "untrained" in evaluation.reads:
-        settings = dataclasses.replace(settings, untrained=_untrained(model, run))
+        settings = dataclasses.replace(settings, untrained=untrained(model, run))
     return evaluation.evaluate(model, files, settings)
 
 
-def _untrained(model: Any, run: TrainedRun) -> Model:
+def untrained(model: Any, run: TrainedRun) -> Model:
     """The same model with newly drawn parameters."""
     params = untrained_params(run)
-    untrained: Model = dataclasses.replace(model, model=nnx.merge(run.program.graphdef, params))
-    return untrained
+    fresh: Model = dataclasses.replace(model, model=nnx.merge(run.program.graphdef, params))
+    return fresh
 
 
 def _counts(run: TrainedRun) -> np.ndarray | None:
