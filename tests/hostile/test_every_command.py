@@ -40,6 +40,7 @@ ON_RUN: Mapping[str, tuple[str, ...]] = {
     "inspect": ("inspect", "{theirs}"),
     "eval": ("eval", "{theirs}", "--batches=1"),
     "eval with my text": ("eval", "{theirs}", "--corpus", "{out}/mine.txt", "--batches=1"),
+    "language": ("language", "{theirs}", "pairs", "{out}/pairs.tsv"),
     "predict": ("predict", "{theirs}", "the ___ of", "--max_new_tokens=2"),
     "predict held-out text": ("predict", "{theirs}", "--held_out=1", "--max_new_tokens=2"),
     "export": ("export", "--from", "{theirs}", "--to", "{out}/exported"),
@@ -152,6 +153,7 @@ def _world(folder: Path, theirs: Path) -> Iterator[World]:
     for name in ("mine.txt", "other.txt"):
         write_text(folder / "out" / name, 60)
     (folder / "out" / "labelled.tsv").write_text("text\tlabel\na word\tyes\na list\tno\n")
+    (folder / "out" / "pairs.tsv").write_text("good\tbad\na word\ta list\n")
     (folder / "home" / "rc").write_text("mine\n")
     shutil.copytree(theirs, folder / "theirs")
     with pytest.MonkeyPatch.context() as patch:

@@ -54,6 +54,11 @@ def _of_file(path: File) -> Iterator[MinimalPair]:
             "and sentence_bad, from a table of two columns, or from lines True<tab>sentence and "
             "False<tab>sentence"
         )
+    if columns is None and not any(" " in cell.strip() for cell in first):
+        raise ValueError(
+            f"{path}: the first line, {first[0]!r} and {first[1]!r}, looks like names of columns, "
+            "which are good and bad for pairs"
+        )
     good, bad = columns or ("good", "bad")
     header = () if columns else (good, bad)
     for number, row in enumerate(reading.rows(path, header), start=1):
