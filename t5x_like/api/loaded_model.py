@@ -36,9 +36,9 @@ from t5x_like.runs.trained import shared_parameters, trained_run
 if TYPE_CHECKING:
     from t5x_like.api.predictors import Ask
     from t5x_like.core.protocols.data import Vocabulary
-    from t5x_like.evaluation.language.results import Results
     from t5x_like.inference.predictions import Predictor
     from t5x_like.runs.trained.baseline_comparison import Columns
+    from t5x_like.runs.trained.language import Results
     from t5x_like.runs.trained.trained_run import TrainedRun
     from t5x_like.training.checkpointing.ranking import WantedStep
 

@@ -1,4 +1,4 @@
-"""Word analogies by the vectors of a table of tokens: "Athens is to Greece as Oslo to ..."."""
+"""Word analogies by the vectors of a table of tokens: Athens is to Greece as Oslo to Norway."""
 
 from __future__ import annotations
 

@@ -26,6 +26,8 @@ from t5x_like.runs.trained.baseline_comparison import untrained_params
 if TYPE_CHECKING:
     from t5x_like.runs.trained.trained_run import TrainedRun
 
+__all__ = ["EVALUATIONS", "Evaluation", "Results", "evaluate", "untrained"]
+
 
 class Evaluation(NamedTuple):
     """An evaluation.
