@@ -11,6 +11,7 @@ import pytest
 import small_bert
 import stored_berts
 import stored_gpts
+import stored_xlnets
 from tiny_run import Result
 
 from t5x_like.runs.pretraining import pretrain
@@ -33,10 +34,11 @@ FILES: Mapping[str, str] = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two models that have learned nothing yet, and the files."""
+    """Three models that have learned nothing yet, and the files."""
     folder = tmp_path_factory.mktemp("language")
     stored_berts.write_untrained(folder / "bert", TEXT, vocab_size=120)
     stored_gpts.write_untrained(folder / "gpt", TEXT)
+    stored_xlnets.write_untrained(folder / "xlnet", TEXT, vocab_size=120)
     for name, text in FILES.items():
         (folder / name).write_text(text)
     return folder
@@ -50,6 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("gpt", "pairs", "pairs.tsv", ("--examples=1",), ["accuracy", "shorter"]),
         ("bert", "lambada", "passages.txt", (), ["accuracy", "perplexity", "frequent"]),
         ("gpt", "lambada", "passages.txt", (), ["accuracy", "perplexity", "frequent"]),
+        ("xlnet", "lambada", "passages.txt", (), ["accuracy", "perplexity", "frequent"]),
         ("bert", "choices", "choices.jsonl", (), ["accuracy", "by token", "by byte", "chance"]),
         ("gpt", "choices", "choices.jsonl", (), ["accuracy", "by token", "by byte", "chance"]),
         ("bert", "similarity", "rated.csv", ("--layer=0",), ["spearman", "pearson"]),

@@ -91,7 +91,8 @@ def evaluate(model: Model, files: str | Sequence[str], settings: Settings) -> Re
 
 
 def _perplexity(log_p: Sequence[float]) -> float:
-    return math.exp(min(-float(np.mean(log_p)), 700.0))
+    with np.errstate(over="ignore"):  # then it is infinite
+        return float(np.exp(-np.mean(log_p)))
 
 
 def _guesses(passages: Sequence[str]) -> list[str]:

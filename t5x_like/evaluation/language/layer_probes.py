@@ -16,6 +16,7 @@ from t5x_like.core import progress
 from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.labelled.columns import NONE_NAMED, texts_and_label
 from t5x_like.data.labelled.rows import Rows
+from t5x_like.evaluation.label_metrics import check_installed
 from t5x_like.evaluation.language import linear_probes, reading, tagged_words
 from t5x_like.evaluation.language.results import Model, Results, Row, Settings
 from t5x_like.evaluation.language.tagged_words import Aligner, Tagged
@@ -112,6 +113,7 @@ def evaluate(model: Model, files: str | Sequence[str], settings: Settings) -> Re
       ValueError, OSError: as `read`; there are no training files, the model gives no states, or
         has no such layer; or the training files are of another form.
     """
+    check_installed()
     if not settings.train:
         raise ValueError("a probe learns from labels: name its training files (--train)")
     named = [files] if isinstance(files, str) else files

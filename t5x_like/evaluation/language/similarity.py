@@ -9,7 +9,7 @@ import numpy as np
 
 from t5x_like.data.labelled.columns import NONE_NAMED, number, texts_and_label
 from t5x_like.data.labelled.rows import Rows
-from t5x_like.evaluation.label_metrics import number_scores
+from t5x_like.evaluation.label_metrics import check_installed, number_scores
 from t5x_like.evaluation.language import reading, results
 from t5x_like.evaluation.language.results import Model, Results, Row, Settings
 from t5x_like.evaluation.language.tf_idf import TfIdf, trigrams, words
@@ -59,6 +59,7 @@ def evaluate(model: Model, files: str | Sequence[str], settings: Settings) -> Re
     Raises:
       ValueError, OSError: as `read`; or the model gives no states.
     """
+    check_installed()
     every = read(files)
     rated = settings.drawn(every)
     counted = read(settings.train) if settings.train else every
