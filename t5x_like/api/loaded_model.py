@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Vocabulary
     from t5x_like.inference.predictions import Predictor
     from t5x_like.runs.trained.baseline_comparison import Columns
-    from t5x_like.runs.trained.language import Results
     from t5x_like.runs.trained.trained_run import TrainedRun
     from t5x_like.training.checkpointing.ranking import WantedStep
 
@@ -130,12 +129,6 @@ class LoadedModel:
         if not columns:
             raise ValueError(f"the tasks of {self.directory} hold no documents out")
         return columns
-
-    def evaluate_language(self, name: str, files: str | Sequence[str], **given: Any) -> Results:
-        """What it knows of language (`runs.trained.language.evaluate`, `t5x_like language`)."""
-        from t5x_like.runs.trained import language
-
-        return language.evaluate(self, name, files, run=self.run, given=given)
 
     def predict(
         self,

@@ -56,3 +56,37 @@ class Options:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+
+    def check(self, ask: str, *, form: str | None, guesses: bool, has_temperature: bool) -> None:
+        """Checks that what is asked reads the options that are given.
+
+        Args:
+          ask: what is asked, one of `predictors.ASKS`.
+          form: the form of a head's answers; None where it is not asked.
+          guesses: whether the model guesses masked tokens.
+          has_temperature: whether its run has measured `best_temperature`.
+
+        Raises:
+          ValueError: an option is given that is not read.
+        """
+        if self.no_answer_threshold is not None and "spans" not in (form or ""):
+            raise ValueError("no_answer_threshold is for models that find answers in a text")
+        if self.class_threshold is not None and form != "several":
+            raise ValueError(
+                "class_threshold is for models that answer with several classes at once"
+            )
+        if self.calibrated and (form != "classes" or not has_temperature):
+            raise ValueError(
+                "calibrated is for models that answer with classes, whose run has best_temperature "
+                "among the metrics of its last evaluation"
+            )
+        if self.candidate_labels and ask != "answer":
+            raise ValueError(
+                f"candidate_labels are for models with a head for classes: not to {ask}"
+            )
+        if self.k is not None and ask not in ("fill", "answer"):
+            raise ValueError(
+                f"k is the number of guesses for a blank, or of classes: {ask} has none"
+            )
+        if self.within_word and not (guesses and ask in ("score", "rank")):
+            raise ValueError("within_word is for likelihoods of models that guess masked tokens")

@@ -250,21 +250,9 @@ def predictor(model: Asked, ask: Ask, options: Options) -> Predictor:
         what = f" ({ASKS[ask]})" if ask in ASKS else ""
         raise ValueError(f"a {type(model.module).__name__} cannot {ask}{what}; it can {can}")
     form = model.module.answer_form if ask == "answer" else None
-    if options.no_answer_threshold is not None and "spans" not in (form or ""):
-        raise ValueError("no_answer_threshold is for models that find answers in a text")
-    if options.class_threshold is not None and form != "several":
-        raise ValueError("class_threshold is for models that answer with several classes at once")
-    if options.calibrated and (form != "classes" or model.temperature is None):
-        raise ValueError(
-            "calibrated is for models that answer with classes, whose run has best_temperature "
-            "among the metrics of its last evaluation"
-        )
-    if options.candidate_labels and ask != "answer":
-        raise ValueError(f"candidate_labels are for models with a head for classes: not to {ask}")
-    if options.k is not None and ask not in ("fill", "answer"):
-        raise ValueError(f"k is the number of guesses for a blank, or of classes: {ask} has none")
-    if options.within_word and not (model.guesses and ask in ("score", "rank")):
-        raise ValueError("within_word is for likelihoods of models that guess masked tokens")
+    options.check(
+        ask, form=form, guesses=model.guesses, has_temperature=model.temperature is not None
+    )
     framing, size = _framing(model, ask, options), options.batch_size
     match ask:
         case "write":
@@ -395,12 +383,6 @@ def _scoring(model: Asked, framing: Framing, options: Options) -> Scoring:
         max_positions=model.module.max_tokens,
     )
     template = "A:0" if model.goes_on("score") else "A:0 eos:0"
-    framed = Framing(framing.vocabulary, template)
-    return Scoring(targets, framing, framed, _blanks(model, targets, framing), size)
-
-
-def _blanks(model: Asked, score: TargetScorer, framing: Framing) -> BlankScorer | None:
-    """What an encoder-decoder says of a text alone, if it can fill blanks."""
-    if model.alone or "fill" not in model.able():
-        return None
-    return BlankScorer(score, framing, model.rewrites)
+    fills = not model.alone and "fill" in model.able()
+    blanks = BlankScorer(targets, framing, model.rewrites) if fills else None
+    return Scoring(targets, framing, Framing(framing.vocabulary, template), blanks, size)

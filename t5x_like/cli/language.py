@@ -42,8 +42,11 @@ def main(argv: list[str]) -> int:
     names = ("train", "examples", "seed", "layer", "within_word", "batch_size")
     settings = {name: getattr(args, name) for name in names}
     settings = {name: value for name, value in settings.items() if value is not None}
+
+    from t5x_like.runs.trained import language
+
     model = opening.load(args, bindings)
-    results = model.evaluate_language(args.evaluation, args.files, **settings)
+    results = language.evaluate(model, args.evaluation, args.files, **settings)
     print("\n".join(_table(results)))
     if args.output:
         text = json.dumps({"evaluation": args.evaluation, "step": model.step, **_json(results)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from flax import nnx
@@ -26,7 +26,12 @@ from t5x_like.runs.trained.baseline_comparison import untrained_params
 if TYPE_CHECKING:
     from t5x_like.runs.trained.trained_run import TrainedRun
 
-__all__ = ["EVALUATIONS", "Evaluation", "Results", "evaluate", "untrained"]
+
+class LoadedModel(Model, Protocol):
+    """A dataclass with its run, which is None where it was imported."""
+
+    @property
+    def run(self) -> TrainedRun | None: ...
 
 
 class Evaluation(NamedTuple):
@@ -56,22 +61,14 @@ EVALUATIONS: Mapping[str, Evaluation] = {
 }
 
 
-def evaluate(
-    model: Any,
-    name: str,
-    files: str | Sequence[str],
-    *,
-    run: TrainedRun | None,
-    given: Mapping[str, Any],
-) -> Results:
-    """The results of an evaluation by name.
+def evaluate(model: LoadedModel, name: str, files: str | Sequence[str], **given: Any) -> Results:
+    """The results of an evaluation by name, as `t5x_like language`.
 
     Args:
-      model: a loaded model, a dataclass and a `results.Model`.
+      model: what `t5x.load` gives.
       name: one of `EVALUATIONS`.
       files: the files to evaluate on.
-      run: the run of the model; None where it was imported.
-      given: fields of `Settings` that a user gives.
+      given: fields of `Settings`, such as `examples`.
 
     Raises:
       ValueError, OSError: there is no such evaluation, it does not read a setting, the files are
@@ -84,10 +81,10 @@ def evaluate(
         if setting not in evaluation.reads:
             raise ValueError(f"{name} reads no {setting}: it reads {', '.join(evaluation.reads)}")
     settings = Settings(**given)
-    if run is not None and "counts" in evaluation.reads:
-        settings = dataclasses.replace(settings, counts=_counts(run))
-    if run is not None and "untrained" in evaluation.reads:
-        settings = dataclasses.replace(settings, untrained=untrained(model, run))
+    if model.run is not None and "counts" in evaluation.reads:
+        settings = dataclasses.replace(settings, counts=_counts(model.run))
+    if model.run is not None and "untrained" in evaluation.reads:
+        settings = dataclasses.replace(settings, untrained=untrained(model, model.run))
     return evaluation.evaluate(model, files, settings)
 
 
