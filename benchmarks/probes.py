@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import probe_data
 
-from t5x_like.api import loaded_model
+from t5x_like.api import loading
 from t5x_like.api.loaded_model import LoadedModel
 from t5x_like.evaluation.language import layer_probes, linear_probes, tagged_words
 from t5x_like.inference.embeddings import Embeddings
@@ -92,7 +92,7 @@ def probe(
     tagged = [probe_data.load_tagged(data, split) for split in ("train", "dev")]
     sst2[0] = probe_data.subsample(sst2[0], SENTENCES)
     tagged[0] = tagged_words.some_words(tagged[0], WORDS)
-    model = loaded_model.load(run_dir, step=step, rows=ROWS)
+    model = loading.load(run_dir, step=step, rows=ROWS)
     assert model.run is not None
     if untrained:
         model = language.untrained(model, model.run)

@@ -24,7 +24,8 @@ os.environ.setdefault("EPATH_USE_TF", "0")
 
 _PLACES = {
     "api.finetuning": ("finetune",),
-    "api.loaded_model": ("LoadedModel", "load"),
+    "api.loaded_model": ("LoadedModel",),
+    "api.loading": ("load",),
     "api.pretraining": ("Pretraining", "from_gin", "recipe"),
     "api.trackers": ("MLflow", "Wandb"),
     "config.gin_files": ("ConfigError",),
@@ -40,7 +41,8 @@ _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
 if TYPE_CHECKING:
     from t5x_like.api.finetuning import finetune
-    from t5x_like.api.loaded_model import LoadedModel, load
+    from t5x_like.api.loaded_model import LoadedModel
+    from t5x_like.api.loading import load
     from t5x_like.api.pretraining import Pretraining, from_gin, recipe
     from t5x_like.api.trackers import MLflow, Wandb
     from t5x_like.config.gin_files import ConfigError

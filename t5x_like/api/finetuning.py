@@ -75,18 +75,16 @@ def finetune(
       task, data_dir: a task by name ("sst2"), in place of files; its files, None for `datasets`.
       train, dev: files (.csv, .tsv, .jsonl, .parquet, .conll, SQuAD); held-out ones (None: 10 %).
       kind: "classes", "several", "numbers", "ordered", "tags", "choices", "spans" or "texts".
-      text, second, label, weight: columns of a text (question), a context, labels, weights of rows.
-      columns: the names of the columns of tables whose first line does not have them.
+      text, second, label, weight, columns: columns of a text (question), a context, labels, weights
+        of rows; and the names of all, where the first line of a table does not have them.
       head, search: T5 learns with a head, not words; XLNet searches an answer's end from its start.
       epochs, batch_size, learning_rate: how often rows are read; the rows of a step; the peak.
-      length: the tokens of a row; None for those of the longest, at most 512 (of spans 384).
-      stride: the tokens from a window of a long text to the next; None to cut texts, of spans 128.
-      pieces: of tags, the pieces of a word that carry it: "first" (None), "last", "all" or "mean".
-      class_weights: "balanced", or {name: weight} of classes in the loss.
-      label_smoothing, focal_gamma, r_drop: share of other classes; power of 1 - p; R-Drop's weight.
-      reinit_layers, average_last: how many last layers start afresh; last epochs are averaged.
-      method: what trains ("lora"; None: all), or a `Method` with settings: Method("lora", rank=4).
-      teacher: a fine-tuned run to learn from, too, or a `Distilling`: Distilling("run", weight=1).
+      length, stride: tokens of a row (None: of the longest, at most 512, of spans 384), and from a
+        window of a long text to the next (None: texts are cut; of spans 128).
+      pieces: pieces of a word that carry its tag: "first" (None), "last", "all" or "mean".
+      class_weights, label_smoothing, focal_gamma, r_drop, reinit_layers, average_last: "balanced",
+        or {name: weight}; share of other classes; power of 1 - p; R-Drop's weight; layers afresh.
+      method, teacher: what trains ("lora"), or a `Method`; a run to learn from, or a `Distilling`.
       model_dir, cache_dir, seed, mesh, callbacks, gin: as in `recipe`; None: `<source>-<files>`.
 
     Raises:

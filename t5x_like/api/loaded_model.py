@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from etils import epath
 from flax import nnx
@@ -19,7 +17,6 @@ from t5x_like.api import foreign_names, predictors
 from t5x_like.api.foreign_names import named_here
 from t5x_like.api.options import Options
 from t5x_like.api.predictors import Asked
-from t5x_like.config import gin_text
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import sending, staging, storage
 from t5x_like.core.spelling import nearest
@@ -28,8 +25,7 @@ from t5x_like.inference.decoding.settings import Decoding
 from t5x_like.inference.masked_words import MaskedWords
 from t5x_like.inference.model_on_mesh import ModelOnMesh
 from t5x_like.inference.text_rows import Framing, Row
-from t5x_like.interop.hugging_face.files import hub
-from t5x_like.runs import run_directory, saved_model
+from t5x_like.runs import run_directory
 from t5x_like.runs.saved_model import SavedModel
 from t5x_like.runs.trained import shared_parameters, trained_run
 
@@ -235,7 +231,7 @@ class LoadedModel:
           FileExistsError: there are weights or a README.md already.
           ValueError, OSError: the model has no counterpart at Hugging Face, or no upload.
         """
-        from t5x_like.api import export
+        from t5x_like.api.exporting import export
 
         params = nnx.to_pure_dict(nnx.state(self.model, nnx.Param))
         saved = SavedModel(
@@ -263,7 +259,7 @@ class LoadedModel:
         """
         for place, is_run in (
             (self.directory, self.run is not None),
-            (directory, _is_run(storage.path(str(directory)))),
+            (directory, run_directory.is_run(storage.path(str(directory)))),
         ):
             if not is_run:
                 raise ValueError(f"{place} is not a run that left parameters to its base")
@@ -336,57 +332,6 @@ def _whole_rows(framing: Framing, texts: Sequence[str]) -> list[Row]:
     return rows
 
 
-def load(
-    directory: str | Path,
-    *,
-    step: WantedStep = None,
-    gin: Sequence[str] = (),
-    modules: Collection[str] = (),
-    rows: int | None = None,
-    allow_paths: bool = False,
-) -> LoadedModel:
-    """The model of a directory, with its parameters and its vocabulary.
-
-    Args:
-      directory: the directory of a run, of imported weights, or of transformers' `save_pretrained`;
-        or a model's name at the hub, such as "google-t5/t5-small", which is downloaded.
-      step: the step of a run's checkpoint, or "best"; the newest by default.
-      gin: settings that replace those saved with a run: `["BATCH_SIZE=8"]`.
-      modules: modules or `.py` files that the directory's configuration may name, because you
-        trust them: nothing else is imported or run but t5x_like itself.
-      rows: the rows of a batch of a run; None for 32, or as many as the mesh divides.
-      allow_paths: whether text (and a teacher) that a run's configuration names outside of its
-        directory may be read. Those with which this account has trained always may.
-
-    Raises:
-      ValueError, OSError: it holds no model that can be read, or no such step.
-      UntrustedError: its configuration names a module that is not allowed.
-    """
-    if hub.is_name(directory):
-        return _from_hugging_face(hub.download(str(directory)), named=str(directory))
-    path = storage.path(directory)
-    if not run_directory.has_config(path) and (path / "config.json").exists():
-        return _from_hugging_face(staging.fetched(directory), named=str(directory))
-    if _is_run(path):
-        run = trained_run.load(
-            str(directory),
-            step=step,
-            bindings=gin,
-            rows=rows,
-            modules=modules,
-            allow_paths=allow_paths,
-        )
-        labels = run_directory.read_class_names(path)
-        return LoadedModel(run.model, run.vocabulary, run.step, str(directory), run, labels=labels)
-    saved = saved_model.read(str(directory), step=step, modules=modules)
-    params = jax.tree.map(lambda leaf: leaf.read(), saved.params)
-    model = nnx.merge(nnx.graphdef(saved.model), params)
-    return LoadedModel(
-        *(model, saved.vocabulary, saved.step, str(directory), None, saved.original),
-        labels=saved.labels,
-    )
-
-
 def _note(line: str) -> None:
     print(line, file=sys.stderr)
 
@@ -394,24 +339,3 @@ def _note(line: str) -> None:
 @functools.cache
 def _note_once(line: str) -> None:
     _note(line)
-
-
-def _is_run(directory: epath.Path) -> bool:
-    """Whether the directory is a run's: imported weights have no task."""
-    try:
-        parsed = gin_text.read(run_directory.read_config(directory))
-    except (SyntaxError, RecursionError):  # it is damaged, which its reader says
-        return False
-    return any(binding.selector.rpartition(".")[2] == "Run" for binding in parsed.bindings)
-
-
-def _from_hugging_face(directory: Path, *, named: str) -> LoadedModel:
-    from t5x_like.interop.hugging_face import model_directory
-    from t5x_like.interop.tokenizers import from_files
-
-    imported = model_directory.read(directory)
-    graph = nnx.graphdef(nnx.eval_shape(lambda: imported.make(rngs=nnx.Rngs(0))))
-    model = nnx.merge(graph, jax.tree.map(jnp.asarray, imported.params))
-    vocabulary, _ = from_files.find(directory)
-    saved_model.check_rows(model, vocabulary)
-    return LoadedModel(model, vocabulary, 0, named, None, storage.path(directory))

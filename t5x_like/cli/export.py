@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
     if args.base:
         raise ValueError("--base is for --adapter: a whole model has no base")
 
-    from t5x_like.api.export import export
+    from t5x_like.api.exporting.export import export
 
     lines = export(
         args.source,
@@ -86,7 +86,7 @@ def _adapter(args: argparse.Namespace) -> int:
     if args.push:
         raise ValueError("--push uploads whole models: upload an adapter with `hf upload`")
 
-    from t5x_like.api.adapter_export import export_adapter
+    from t5x_like.api.exporting.adapter_export import export_adapter
 
     line = export_adapter(
         args.source,

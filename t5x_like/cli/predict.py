@@ -123,25 +123,7 @@ def _parser() -> CommandParser:
         "blanks, marks, classifies, scores, ranks or embeds, by what it is.",
         epilog=_EPILOG,
     )
-    parser.add_argument("model_dir", metavar="RUN", help="the run's MODEL_DIR, or imported weights")
-    parser.add_argument("texts", nargs="*", metavar="TEXT", help="an input")
-    parser.add_argument(
-        "--input",
-        metavar="FILE",
-        help="inputs: lines of text, .jsonl, .tsv, .csv or .parquet (also .gz and .zst); - is "
-        "standard input",
-    )
-    parser.add_argument("--field", help="the field of the input (default: inputs, text or words)")
-    parser.add_argument(
-        "--output", metavar="FILE", help="write JSON lines here; with --embed also .npy"
-    )
-    parser.add_argument(
-        "--held_out",
-        type=arguments.natural,
-        default=0,
-        metavar="N",
-        help="N short texts of the run's validation split, with blanks made by its objective",
-    )
+    _add_texts(parser)
     opening.add_step(parser)
     parser.add_argument(
         "--batch_size",
@@ -165,6 +147,7 @@ def _parser() -> CommandParser:
         "their base is in memory once",
     )
     _add_asks(parser)
+    _add_answers(parser)
     writing = parser.add_argument_group("decoding (names and meanings of transformers)")
     for name, (kind, text) in _DECODING.items():
         writing.add_argument(f"--{name}", type=kind, metavar="X", help=text)
@@ -178,6 +161,29 @@ def _parser() -> CommandParser:
     opening.add_modules(parser)
     opening.add_allow_paths(parser)
     return parser
+
+
+def _add_texts(parser: argparse.ArgumentParser) -> None:
+    """Adds the run, the texts, and where predictions go."""
+    parser.add_argument("model_dir", metavar="RUN", help="the run's MODEL_DIR, or imported weights")
+    parser.add_argument("texts", nargs="*", metavar="TEXT", help="an input")
+    parser.add_argument(
+        "--input",
+        metavar="FILE",
+        help="inputs: lines of text, .jsonl, .tsv, .csv or .parquet (also .gz and .zst); - is "
+        "standard input",
+    )
+    parser.add_argument("--field", help="the field of the input (default: inputs, text or words)")
+    parser.add_argument(
+        "--output", metavar="FILE", help="write JSON lines here; with --embed also .npy"
+    )
+    parser.add_argument(
+        "--held_out",
+        type=arguments.natural,
+        default=0,
+        metavar="N",
+        help="N short texts of the run's validation split, with blanks made by its objective",
+    )
 
 
 def _add_asks(parser: argparse.ArgumentParser) -> None:
@@ -198,6 +204,25 @@ def _add_asks(parser: argparse.ArgumentParser) -> None:
         type=arguments.positive,
         help="guesses for a [MASK] (default: 1), or classes that are shown (default: all)",
     )
+    asks.add_argument(
+        "--per_token", action="store_true", default=None, help="rank by log-likelihood per token"
+    )
+    asks.add_argument(
+        "--layer",
+        type=_layer,
+        metavar="N",
+        help="layer of --embed: 0 is the input, -1 the last (default); W,W,... mixes all layers",
+    )
+    asks.add_argument(
+        "--pooling",
+        choices=("mean", "first", "last", "max", "tokens"),
+        help="vector of a text with --embed; tokens gives one for each (default: mean)",
+    )
+
+
+def _add_answers(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of answers of a task's head."""
+    asks = parser.add_argument_group("answers of a head")
     asks.add_argument(
         "--no_answer_threshold",
         type=float,
@@ -226,20 +251,6 @@ def _add_asks(parser: argparse.ArgumentParser) -> None:
         "--hypothesis_template",
         metavar="TEXT",
         help='with --candidate_labels: a sentence with {} (default: "This example is {}.")',
-    )
-    asks.add_argument(
-        "--per_token", action="store_true", default=None, help="rank by log-likelihood per token"
-    )
-    asks.add_argument(
-        "--layer",
-        type=_layer,
-        metavar="N",
-        help="layer of --embed: 0 is the input, -1 the last (default); W,W,... mixes all layers",
-    )
-    asks.add_argument(
-        "--pooling",
-        choices=("mean", "first", "last", "max", "tokens"),
-        help="vector of a text with --embed; tokens gives one for each (default: mean)",
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import jax
 from etils import epath
 
-from t5x_like.config import former_names, gin_config, gin_files
+from t5x_like.config import former_names, gin_config, gin_files, gin_text
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
 from t5x_like.core.protocols.data import Vocabulary
@@ -80,6 +80,15 @@ def has_vocabulary(model_dir: epath.Path) -> bool:
 def has_config(model_dir: epath.Path) -> bool:
     """Whether this is the directory of a run, or of imported weights."""
     return (model_dir / _CONFIG).exists()
+
+
+def is_run(model_dir: epath.Path) -> bool:
+    """Whether the directory is a run's: imported weights have no task."""
+    try:
+        parsed = gin_text.read(read_config(model_dir))
+    except (SyntaxError, RecursionError):  # it is damaged, which its reader says
+        return False
+    return any(binding.selector.rpartition(".")[2] == "Run" for binding in parsed.bindings)
 
 
 def read_config(model_dir: epath.Path) -> str:

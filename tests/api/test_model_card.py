@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from flax import nnx
 
-from t5x_like.api import model_card
+from t5x_like.api.exporting import model_card
+from t5x_like.api.exporting.training_record import RecordedPhase, Text, TrainingRecord
 from t5x_like.api.loaded_model import LoadedModel
-from t5x_like.api.training_record import RecordedPhase, Text, TrainingRecord
 from t5x_like.models import electra
 
 SIZES = {"vocab_size": 9, "d_model": 4, "d_ff": 6, "num_heads": 2, "num_layers": 1}

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from t5x_like.api import whole_export
+from t5x_like.api.exporting import whole_export
 from t5x_like.core import whole_files
 
 NEW = {

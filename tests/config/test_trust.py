@@ -7,7 +7,7 @@ import shutil
 import pytest
 import tiny_run
 
-from t5x_like.api.loaded_model import load
+from t5x_like.api.loading import load
 from t5x_like.config import gin_config, trust
 from t5x_like.runs.completers.teacher import Teacher
 from t5x_like.runs.init_from import InitFrom

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 from mutations import of_bytes, of_text, one_of
 
-from t5x_like.api import loaded_model
+from t5x_like.api import loading
 from t5x_like.config import gin_config
 from t5x_like.config.object_text import model_text
 from t5x_like.models import bart, bert, t5
@@ -69,7 +69,7 @@ def read(folder):
             gin_config.config_text()
         return
     with contextlib.suppress(CheckpointError):  # there is none
-        loaded_model.load(str(folder))
+        loading.load(str(folder))
 
 
 def damage(draw, files):

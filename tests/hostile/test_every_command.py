@@ -44,6 +44,7 @@ ON_RUN: Mapping[str, tuple[str, ...]] = {
     "predict": ("predict", "{theirs}", "the ___ of", "--max_new_tokens=2"),
     "predict held-out text": ("predict", "{theirs}", "--held_out=1", "--max_new_tokens=2"),
     "export": ("export", "--from", "{theirs}", "--to", "{out}/exported"),
+    "merge": ("merge", "{theirs}", "--to", "{out}/merged"),
     "import": ("import", "--from", "{theirs}", "--to", "{out}/imported"),
     "finetune": (
         *("finetune", "{theirs}", "--train", "{out}/labelled.tsv", "--model_dir={out}/tuned"),

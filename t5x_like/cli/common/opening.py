@@ -74,9 +74,9 @@ def load(
     args: argparse.Namespace, gin_bindings: Sequence[str], *, rows: int | None = None
 ) -> LoadedModel:
     """The model of the directory that the arguments name."""
-    from t5x_like.api import loaded_model
+    from t5x_like.api import loading
 
-    return loaded_model.load(
+    return loading.load(
         args.model_dir,
         step=args.step,
         gin=gin_bindings,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from t5x_like.training.checkpointing.ranking import WantedStep
 
 WAYS = ("mean", "ties")
+_Combine = Callable[[str, list[np.ndarray]], np.ndarray]
+"""One parameter of its path and its values in several models."""
 
 
 def merge(
@@ -64,32 +66,37 @@ def merge(
         for directory in directories
     ]
     _check_alike(models)
-    leaves = [by_path(model.params) for model in models]
-    combine: Callable[[str, list[np.ndarray]], np.ndarray]
-    if how == "mean":
-        combine = lambda path, of_models: soups.mean(of_models, weights)  # noqa: E731
-    else:
-        of_base = _base(models)
+    combine: _Combine = lambda path, of_models: soups.mean(of_models, weights)  # noqa: E731
+    if how == "ties":
         combine = functools.partial(
-            _with_base, of_base, density=density or 0.2, scale=1.0 if scale is None else scale
+            _with_base,
+            _base(models),
+            density=density or 0.2,
+            scale=1.0 if scale is None else scale,
         )
-    params = {
-        path: combine(path, [np.asarray(of_model[path]) for of_model in leaves])
-        for path in progress.bar([*leaves[0]], desc="merging", unit=" parameters", leave=False)
-    }
     first = models[0]
     named = ", ".join(directories)
     title = f"The {how} of {named}." if len(models) > 1 else f"{named}, merged with its adapters."
     saved_model.write(
         target,
         saved_model.constructor(first.directory, step=first.step),
-        mapping.nested({path.replace(".", "/"): x for path, x in params.items()}),
+        _merged(models, combine),
         title=title,
         vocabulary=first.vocabulary,
         files=[] if first.original is None else [*map(Path, first.original.iterdir())],
         labels=first.labels,
     )
     return f"{target}: {title}"
+
+
+def _merged(models: Sequence[SavedModel], combine: _Combine) -> dict[str, Any]:
+    """The nested dict of the merged parameters; those of one path are in memory at a time."""
+    leaves = [by_path(model.params) for model in models]
+    params = {
+        path.replace(".", "/"): combine(path, [np.asarray(of_model[path]) for of_model in leaves])
+        for path in progress.bar([*leaves[0]], desc="merging", unit=" parameters", leave=False)
+    }
+    return mapping.nested(params)
 
 
 def _checked(

@@ -170,19 +170,12 @@ def load(
         program = build_program(last)
     vocabulary = run_directory.read_vocabulary(directory)
     run = run.with_parts(data=_data(run, vocabulary, modules), init_from=None)
-    run = outside_paths.withhold(
-        run,
-        model_dir,
-        bindings=bindings,
-        allow=allow_paths,
-        report=_note,
-    )
-    kept_state = checkpoints.restore_kept(restored.step, program.layout.replicated)
-    labels = run_directory.read_labels(directory)
-    metrics = ranking.saved_metrics(run_directory.checkpoints(directory) / str(restored.step))
+    run = outside_paths.withhold(run, model_dir, bindings=bindings, allow=allow_paths, report=_note)
     return TrainedRun(
-        *(run, program, restored.state, vocabulary, restored.step, rows, kept_state, labels),
-        metrics=metrics,
+        *(run, program, restored.state, vocabulary, restored.step, rows),
+        kept=checkpoints.restore_kept(restored.step, program.layout.replicated),
+        labels=run_directory.read_labels(directory),
+        metrics=ranking.saved_metrics(checkpoints.directory / str(restored.step)),
     )
 
 

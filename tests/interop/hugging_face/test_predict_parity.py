@@ -6,22 +6,15 @@ import json
 import re
 
 import numpy as np
-import parity
 import pytest
 import torch
 import transformers
+from stored_models import SIZES, stored
 
 import t5x_like as t5x
 from t5x_like.interop.tokenizers import to_files
 from t5x_like.objectives.supervised.spans import Spans
 
-SIZES = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 24,
-    "max_position_embeddings": 130,
-}
 # model type: class, configuration, kind of vocabulary, further settings
 MASKED = {
     "bert": ("BertForMaskedLM", "BertConfig", "wordpiece", {}),
@@ -30,16 +23,6 @@ MASKED = {
     "electra": ("ElectraForMaskedLM", "ElectraConfig", "wordpiece", {"embedding_size": 8}),
 }
 pytestmark = pytest.mark.slow
-
-
-def stored(directory, model_type, cls, config, vocabulary, **settings):
-    """A model of theirs with random weights, in a directory with a tokenizer."""
-    size = {"vocab_size": vocabulary.vocab_size, "pad_token_id": vocabulary.token_ids.pad}
-    their_config = getattr(transformers, config)(**{**size, **settings})
-    model = parity.random_model(getattr(transformers, cls), their_config, std=0.4)
-    model.save_pretrained(directory)
-    to_files.write(vocabulary, directory, model_type=model_type, max_length=128)
-    return model
 
 
 @pytest.mark.parametrize("model_type", MASKED)
@@ -133,29 +116,6 @@ def test_heads_answer_as_pipelines_do(task, vocabularies, documents, tmp_path):
             begins = [match.start() for match in re.finditer(r"\S+", text)]
             want = {each["start"]: each["entity"] for each in ask(text, ignore_labels=[])}
             assert one == {"words": text.split(), "tags": [want[place] for place in begins]}
-
-
-def test_classes_that_were_not_learned_are_those_of_zero_shot(vocabularies, documents, tmp_path):
-    names = dict(enumerate(("contradiction", "neutral", "entailment")))
-    labels = {"id2label": names, "label2id": {name: n for n, name in names.items()}}
-    cls = "BertForSequenceClassification"
-    stored(tmp_path, "bert", cls, "BertConfig", vocabularies["wordpiece"], **SIZES, **labels)
-    model = t5x.load(tmp_path)
-    ask = transformers.pipeline("zero-shot-classification", str(tmp_path))
-    texts = [" ".join(document.split()[:12]) for document in documents[:3]]
-    classes = ["code", "text about time", "a parser"]
-    how = {"candidate_labels": classes, "hypothesis_template": "This is {}."}
-    for text, one in zip(texts, model.predict(texts, batch_size=2, **how), strict=True):
-        want = ask(text, **how)
-        assert [*one["probabilities"]] == want["labels"]
-        assert [*one["probabilities"].values()] == pytest.approx(want["scores"], abs=1e-5)
-        assert one["label"] == want["labels"][0]
-    with pytest.raises(ValueError, match="and there are two of candidate_labels at least"):
-        model.predict(texts, candidate_labels=["code"])
-    with pytest.raises(
-        ValueError, match="calibrated is for models that answer with classes, whose"
-    ):
-        model.predict(texts, calibrated=True)
 
 
 def test_an_answer_is_the_likeliest_span_of_the_context(vocabularies, documents, tmp_path):

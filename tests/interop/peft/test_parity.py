@@ -18,7 +18,7 @@ from flax import nnx
 from safetensors.numpy import load_file, save_file
 
 import t5x_like as t5x
-from t5x_like.api.adapter_export import export_adapter
+from t5x_like.api.exporting.adapter_export import export_adapter
 from t5x_like.interop.hugging_face import families, model_directory
 from t5x_like.interop.peft import placement
 from t5x_like.runs import saved_model

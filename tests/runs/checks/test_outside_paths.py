@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from tiny_run import Result, Tiny, write_text
 
-from t5x_like.api.loaded_model import load
+from t5x_like.api.loading import load
 from t5x_like.data.dataset import Data
 from t5x_like.data.dataset_names import Withheld
 from t5x_like.runs.checks import outside_paths

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +31,7 @@ from t5x_like.runs.settings.finetuning import (
     finetuned_model,
     label_weighing,
     reading,
+    steps_of_epochs,
     text_to_text,
     tried_settings,
 )
@@ -111,9 +111,9 @@ def configuration(
     method.check(reinit_layers=regularising.reinit_layers)
     distilling.check(is_full=method.is_full, r_drop=regularising.r_drop)
     directory, notes = imported.directory(source, cache_dir)
-    order = _macros("\n".join(gin)).get("CORPUS_LABELS")
-    root = location.cache_root(cache_dir)
-    labelled, files, lines = _understood(labelled, directory, root, order, head=head)
+    labelled, files, lines = _understood(
+        labelled, directory, location.cache_root(cache_dir), gin, head=head
+    )
     parts = _parts(
         directory,
         files,
@@ -124,17 +124,32 @@ def configuration(
         weighing=weighing,
         regularising=regularising,
     )
-    taught = None
     if distilling.teacher is not None:
-        taught = distilling.on(parts.model, [*files.labels])
-        parts = parts._replace(model=taught.model)
+        parts = parts.taught_by(distilling, files)
     geometry, vocabulary = parts.objective.geometry(parts.lengths), _vocabulary(parts.model)
     rows = reading.rows(labelled, files, geometry, vocabulary)
     base = _settings_of(parts.model, method)
     asked = {"EPOCHS": epochs, "BATCH_SIZE": batch_size, "PEAK_LEARNING_RATE": learning_rate}
-    given = {name: x for name, x in asked.items() if x is not None}
-    usual = _settings(base, gin) | given
+    usual = _settings(base, gin) | {name: x for name, x in asked.items() if x is not None}
     macros = {
+        **_of_data(labelled, files, parts),
+        "GROUP_BY_LENGTH": geometry.specials is not None,
+        **steps_of_epochs.steps(usual, rows, average_last),
+        **method.macros(parts.model.model_type),
+    }
+    trains = () if method.is_full else (method.line(parts.model.make, vocabulary),)
+    return Configuration(
+        base,
+        _text(parts, macros, method, vocabulary),
+        f"{source.rstrip('/')}-{TextFiles(labelled.train).name}",
+        [binding for binding in gin if binding.partition("=")[0].strip() not in _OF_STEPS],
+        [*lines, *rows.notes, *trains, *_untried(parts, usual, method), *notes],
+    )
+
+
+def _of_data(labelled: Labelled, files: LabelledFiles, parts: _Parts) -> dict[str, Any]:
+    """The macros of the files, and of what decides which checkpoint is best."""
+    return {
         "CORPUS": labelled.train,
         "CORPUS_HELD_OUT": labelled.dev,
         "CORPUS_FIELD": dict(files.fields),
@@ -142,25 +157,14 @@ def configuration(
         "CORPUS_LABELS": _order(labelled, files),
         "TASK_FEATURE_LENGTHS": parts.lengths,
         "BEST_METRIC": labelled.best_metric or parts.best_metric,
-        "GROUP_BY_LENGTH": geometry.specials is not None,
-        **_steps(usual, rows, average_last),
-        **method.macros(parts.model.model_type),
     }
-    trains = () if method.is_full else (method.line(parts.model.make, vocabulary),)
-    return Configuration(
-        base,
-        _text(parts, macros, method, taught, vocabulary),
-        f"{source.rstrip('/')}-{TextFiles(labelled.train).name}",
-        [binding for binding in gin if binding.partition("=")[0].strip() not in _OF_STEPS],
-        [*lines, *rows.notes, *trains, *_untried(parts, usual, method), *notes],
-    )
 
 
 def _understood(
     labelled: Labelled | OfTask,
     directory: str,
     root: Path,
-    order: Sequence[str] | None,
+    gin: Sequence[str],
     *,
     head: bool,
 ) -> tuple[Labelled, LabelledFiles, list[str]]:
@@ -170,7 +174,7 @@ def _understood(
       labelled: the files, or a task.
       directory: that of the model.
       root: the folder of caches.
-      order: the names of classes in their order, where it is given.
+      gin: settings, which may give the order of the names of classes.
       head: whether a user wants a head.
 
     Raises:
@@ -183,7 +187,7 @@ def _understood(
     if writes:
         text_to_text.check_kind(labelled.kind, directory)
         labelled = labelled._replace(kind=text_to_text.KIND)
-    if order is not None:
+    if (order := _macros("\n".join(gin)).get("CORPUS_LABELS")) is not None:
         labelled = labelled._replace(labels=order)
     files = labelled.understood()
     if head and files.kind == text_to_text.KIND:
@@ -206,6 +210,12 @@ class _Parts(NamedTuple):
     objective: Any
     lengths: dict[str, int]
     best_metric: str
+    taught: Taught | None = None
+
+    def taught_by(self, distilling: Distilling, files: LabelledFiles) -> _Parts:
+        """The same with a teacher; raises as `Distilling.on`."""
+        taught = distilling.on(self.model, [*files.labels])
+        return self._replace(model=taught.model, taught=taught)
 
 
 def _parts(
@@ -293,7 +303,6 @@ def _text(
     parts: _Parts,
     macros: Mapping[str, Any],
     method: Method,
-    taught: Taught | None,
     vocabulary: Vocabulary,
 ) -> str:
     """Gin text of the parts of a run, and of macros."""
@@ -306,7 +315,7 @@ def _text(
     }
     if (adapt := method.adapt(vocabulary)) is not None:
         objects["ADAPT"] = adapt
-    if taught is not None:
+    if (taught := parts.taught) is not None:
         objects["TEACHER"] = taught.teacher
         objects |= {} if taught.adapt is None else {"ADAPT": taught.adapt}
     if phases := method.phases(parts.model, macros["TRAIN_STEPS"]):
@@ -344,44 +353,6 @@ def _untried(parts: _Parts, usual: Mapping[str, Any], method: Method) -> Iterato
         return
     abstract = nnx.eval_shape(lambda: model.make(rngs=nnx.Rngs(0)))
     yield from tried_settings.outside(abstract, usual, model_type=model.model_type)
-
-
-def _steps(
-    usual: Mapping[str, Any], files: reading.Rows, average_last: float | None
-) -> dict[str, int]:
-    """The macros of steps, which follow from the epochs and the rows.
-
-    Args:
-      usual: the settings of the run.
-      files: the rows.
-      average_last: the last epochs after whose steps the parameters are averaged; None for none.
-
-    Raises:
-      ValueError: there are not so many epochs, or these have no step.
-    """
-    rows = files.train
-    if files.held_out is None:
-        rows -= int(rows * usual["CORPUS_VALIDATION"])
-    batch = usual["BATCH_SIZE"]
-    an_epoch = math.ceil(rows / batch)
-    steps = max(1, round(an_epoch * usual["EPOCHS"]))
-    average = {}
-    if average_last is not None:
-        last = round(an_epoch * average_last)
-        if not 0 < last <= steps:
-            raise ValueError(
-                f"average_last is above 0 and at most the {usual['EPOCHS']:g} epochs of the run, "
-                f"and has a step at least: {average_last:g} epochs have {last} of {steps}"
-            )
-        average = {"AVERAGE_FROM": steps - last}
-    return {
-        **average,
-        "TRAIN_STEPS": steps,
-        "WARMUP_STEPS": int(steps * usual["WARMUP_SHARE"]),
-        "EVAL_PERIOD": min(an_epoch, steps),
-        "CHECKPOINT_PERIOD": min(an_epoch, steps),
-        "EVAL_BATCHES": math.ceil((files.held_out or files.train) / batch),
-    }
 
 
 def _tokens(

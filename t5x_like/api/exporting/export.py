@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from etils import epath
 
-from t5x_like.api import model_card, training_record, whole_export
+from t5x_like.api.exporting import model_card, training_record, whole_export
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
 from t5x_like.interop.hugging_face import model_directory

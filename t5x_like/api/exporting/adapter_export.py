@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from etils import epath
 from flax import nnx
 
-from t5x_like.api import whole_export
+from t5x_like.api.exporting import whole_export
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
 from t5x_like.interop.hugging_face import auto_classes, families

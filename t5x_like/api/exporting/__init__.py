@@ -1,0 +1,1 @@
+"""Models as directories that transformers and PEFT open."""
