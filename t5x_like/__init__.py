@@ -27,6 +27,7 @@ _PLACES = {
     "api.loaded_model": ("LoadedModel",),
     "api.loading": ("load",),
     "api.pretraining": ("Pretraining", "from_gin", "recipe"),
+    "api.sweeps": ("sweep",),
     "api.trackers": ("MLflow", "Wandb"),
     "config.gin_files": ("ConfigError",),
     "data.dataset": ("Data",),
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from t5x_like.api.loaded_model import LoadedModel
     from t5x_like.api.loading import load
     from t5x_like.api.pretraining import Pretraining, from_gin, recipe
+    from t5x_like.api.sweeps import sweep
     from t5x_like.api.trackers import MLflow, Wandb
     from t5x_like.config.gin_files import ConfigError
     from t5x_like.core.partitioning import make_layout
@@ -74,6 +76,7 @@ __all__ = [
     "load",
     "make_layout",
     "recipe",
+    "sweep",
 ]
 
 

@@ -89,9 +89,10 @@ RULES = {
         others="flax jax numpy",
         in_functions="libtpu",
     ),
+    "sweeps": Rule(ours="core sweeps training", others="numpy"),
     "display": Rule(ours="config display partitioning core training", others="flax jax numpy"),
     "reporting": Rule(
-        ours="core display reporting runs training",
+        ours="core display reporting runs sweeps training",
         others="etils numpy",
         in_functions="matplotlib",
     ),
@@ -101,7 +102,7 @@ RULES = {
         in_functions="huggingface_hub tensorstore",
     ),
     "api": Rule(
-        ours="api config core data inference interop planning runs training vocabularies",
+        ours="api config core data inference interop planning runs sweeps training vocabularies",
         others="etils flax jax numpy",
         in_functions="mlflow optax wandb",
     ),

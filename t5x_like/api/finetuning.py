@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from t5x_like.api.pretraining import Pretraining, from_gin
 from t5x_like.config import settings
 from t5x_like.data.labelled.columns import Named
+from t5x_like.data.labelled.few_rows import FewRows
 from t5x_like.data.labelled.labelled_files import Labelled
 from t5x_like.runs.settings.finetuning import regularising
 from t5x_like.runs.settings.finetuning.configuration import Configuration, OfTask, configuration
@@ -45,6 +46,7 @@ def finetune(
     label: str | None = None,
     weight: str | None = None,
     columns: Sequence[str] | None = None,
+    examples: int | str | None = None,
     head: bool = False,
     search: bool = False,
     epochs: float | None = None,
@@ -75,21 +77,19 @@ def finetune(
       task, data_dir: a task by name ("sst2"), in place of files; its files, None for `datasets`.
       train, dev: files (.csv, .tsv, .jsonl, .parquet, .conll, SQuAD); held-out ones (None: 10 %).
       kind: "classes", "several", "numbers", "ordered", "tags", "choices", "spans" or "texts".
-      text, second, label, weight, columns: columns of a text (question), a context, labels, weights
-        of rows; and the names of all, where the first line of a table does not have them.
+      text, second, label, weight: columns of a text (question), a context, labels, weights of rows.
+      columns, examples: names of columns of tables without them; how many rows are drawn ("all").
       head, search: T5 learns with a head, not words; XLNet searches an answer's end from its start.
-      epochs, batch_size, learning_rate: how often rows are read; the rows of a step; the peak.
-      length, stride: tokens of a row (None: of the longest, at most 512, of spans 384), and from a
-        window of a long text to the next (None: texts are cut; of spans 128).
-      pieces: pieces of a word that carry its tag: "first" (None), "last", "all" or "mean".
-      class_weights, label_smoothing, focal_gamma, r_drop, reinit_layers, average_last: "balanced",
-        or {name: weight}; share of other classes; power of 1 - p; R-Drop's weight; layers afresh.
+      epochs, batch_size, learning_rate, average_last: passes; rows a step; peak; epochs averaged.
+      length, stride: tokens of a row (None: of the longest, at most 512); to a text's next window.
+      pieces: of tags, the pieces of a word that carry it: "first" (None), "last", "all" or "mean".
+      class_weights, reinit_layers: "balanced" or {class: weight}; last layers that start afresh.
+      label_smoothing, focal_gamma, r_drop: share of other classes; power of 1 - p; R-Drop's weight.
       method, teacher: what trains ("lora"), or a `Method`; a run to learn from, or a `Distilling`.
       model_dir, cache_dir, seed, mesh, callbacks, gin: as in `recipe`; None: `<source>-<files>`.
 
     Raises:
-      CorpusError, OSError, ValueError: files or model cannot be read, or it cannot learn this.
-      ConfigError, UnreadError: no such setting, a bad value, or nothing would read it.
+      CorpusError, ConfigError, UnreadError, OSError, ValueError: files, model or settings are bad.
     """
     return _made(**locals())
 
@@ -100,6 +100,7 @@ def _made(source: str, **given: Any) -> Pretraining:
         source,
         _learned(given),
         weighing=Weighing(*(given[word] for word in Weighing._fields)),
+        few=FewRows(given["examples"], given["seed"] or 0),
         read=Reading(*(given[word] for word in Reading._fields)),
         regularising=Regularising(*(given[word] for word in Regularising._fields)),
         method=given["method"] if isinstance(given["method"], Method) else Method(given["method"]),

@@ -12,6 +12,7 @@ from t5x_like.config import gin_config, gin_files, settings
 from t5x_like.core.buckets import staging
 from t5x_like.runs import pretraining
 from t5x_like.runs.memory.advice import memory_warnings
+from t5x_like.runs.program import Programs
 from t5x_like.runs.run import Run
 from t5x_like.runs.settings import gin_run
 
@@ -33,12 +34,14 @@ class Pretraining:
       config: its configuration as gin text, which is saved; None: written from the parts.
       notes: lines for the log, such as settings that follow others.
       callbacks: objects that the run calls while it trains (`Callback`).
+      programs: programs that it shares with other runs of this process; None to share none.
     """
 
     run: Run
     config: str | None = None
     notes: Sequence[str] = ()
     callbacks: Sequence[Callback] = ()
+    programs: Programs | None = None
 
     @staging.naming_addresses()
     def train(self, *, allow_change: Sequence[str] = ()) -> Outcome:
@@ -69,6 +72,7 @@ class Pretraining:
             "allow_change": frozenset(allow_change),
             "notes": [*self.notes, *memory_warnings(self.run)],
             "callbacks": self.callbacks,
+            "programs": self.programs,
         }
 
 

@@ -16,6 +16,7 @@ from t5x_like.core.spelling import nearest
 COMMANDS = {
     "train": "pretrain a model: starts, resumes or extends a run",
     "finetune": "train a pretrained model on labelled files",
+    "sweep": "fine-tune with several settings and seeds, and compare them",
     "doctor": "look at a run, its hosts and its disks before it starts",
     "eval": "print held-out metrics of a run beside those of baselines",
     "language": "evaluate what a model knows of language, beside floors",
@@ -35,7 +36,7 @@ COMMANDS = {
     "plot": "draw curves of runs to a PNG: their losses, or other metrics",
     "report": "write a page about runs: curves, samples, time, energy, restarts",
 }
-MAKING_FILES = ("train", "finetune", "vocab", "cache", "import", "export", "merge")
+MAKING_FILES = ("train", "finetune", "sweep", "vocab", "cache", "import", "export", "merge")
 """Commands that write files: they go on when nobody reads their output any more."""
 OTHER_NAMES = {
     "pretrain": "train",
@@ -84,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
         _answer(argv[:1] or ["--help"])
     command = argv[0]
     garbage.collect_seldom()
-    if command in ("train", "eval"):
+    if command in ("train", "finetune", "sweep", "eval"):
         host_memory.keep_freed()
     lasting = lasting_output if command in MAKING_FILES else contextlib.nullcontext
     with lasting():

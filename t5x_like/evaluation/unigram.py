@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from t5x_like.data.samples.samples import RecordSamples, WindowSamples
 from t5x_like.data.streams import stream
 from t5x_like.evaluation import baselines
 from t5x_like.evaluation.evaluator import evaluate, with_row_names
+from t5x_like.evaluation.label_metrics import METRICS
 
 if TYPE_CHECKING:
     from t5x_like.data.task import Task
@@ -69,6 +71,28 @@ def unigram_metrics(
     return metrics | baselines.label_shares(rows, of_model)
 
 
+def constant_answers(examples: stream.Examples) -> Metrics:
+    """The best value of each metric of classes over all models that give one answer to all texts.
+
+    There are none for other kinds of labels.
+    """
+    task, samples = examples.task, examples.samples
+    if task.objective.answers != "classes" or not isinstance(
+        samples, RecordSamples | WindowSamples
+    ):
+        return {}
+    (column,) = (column for column in task.objective.reads if column.holds == "label")
+    split = samples.split
+    targets = [split.record(number)[column.name].item() for number in range(len(split))]
+    names = task.label_names[column.name]
+    best: Metrics = {}
+    for answer in np.eye(len(names)):
+        for measure in task.measures:
+            values = METRICS[measure](targets, [answer] * len(targets), names)
+            best |= {name: max(value, best.get(name, value)) for name, value in values.items()}
+    return best
+
+
 def held_out_baselines(
     validation: Sequence[stream.Examples],
     tasks: Sequence[Task],
@@ -103,6 +127,6 @@ def held_out_baselines(
             of_model=of_model[task.name],
             token_bytes=token_bytes,
         )
-        named = with_row_names(metrics, task.objective)
+        named = with_row_names(metrics, task.objective) | constant_answers(examples)
         metrics_by_name |= {f"{task.name}/{name}": value for name, value in named.items()}
     return metrics_by_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from etils import epath
@@ -64,6 +64,17 @@ def plot(
 
 def svg(runs: Sequence[RunCurves], names: Sequence[str]) -> str:
     """The same as an SVG element for a page, whose colour of text it takes."""
+    return element(lambda: draw(runs, names, panel=4), salt=" ".join(names))
+
+
+def element(make: Callable[[], Figure], *, salt: str) -> str:
+    """A figure as an SVG element for a page, whose colour of text it takes.
+
+    Args:
+      make: makes the figure.
+      salt: a text that is the same for the same picture: otherwise ids in it are random, and pages
+        of the same run differ.
+    """
     import matplotlib
     from matplotlib.rcsetup import cycler
 
@@ -74,17 +85,17 @@ def svg(runs: Sequence[RunCurves], names: Sequence[str]) -> str:
         "grid.color": _INK,
         "legend.facecolor": "none",
         "svg.fonttype": "none",
-        # Otherwise ids in the picture are random, and pages of the same run differ.
-        "svg.hashsalt": " ".join(names),
+        "svg.hashsalt": salt,
+        # Names are anybody's: a dollar sign in one is not a formula.
+        "text.parse_math": False,
     }
     written = io.StringIO()
     with matplotlib.rc_context(settings):
-        figure = draw(runs, names, panel=4)
-        figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
+        make().savefig(written, format="svg", transparent=True, metadata={"Date": None})
     text = written.getvalue().replace(_INK, "currentColor")
-    element = text[text.index("<svg") :]
+    svg_element = text[text.index("<svg") :]
     # It is as wide as the page: its viewBox says how high that makes it.
-    return re.sub(r' (width|height)="[\d.]+pt"', "", element, count=2)
+    return re.sub(r' (width|height)="[\d.]+pt"', "", svg_element, count=2)
 
 
 def draw(runs: Sequence[RunCurves], names: Sequence[str], *, panel: float = 5) -> Figure:

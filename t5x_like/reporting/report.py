@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 
 from etils import epath
 
@@ -11,6 +12,8 @@ from t5x_like.reporting.markup import count, duration, heading, page, share, sho
 from t5x_like.reporting.run_files import RunFiles, read_run
 from t5x_like.reporting.samples import about_samples
 from t5x_like.reporting.sections import about_run
+from t5x_like.reporting.sweep_page import sweep_page
+from t5x_like.sweeps.trials import is_sweep
 from t5x_like.training.logs.energy import Assumptions, energy
 
 _CURVES = (
@@ -28,10 +31,10 @@ def report(
     modules: Collection[str] = (),
     allow_paths: bool = False,
 ) -> str:
-    """The page about runs.
+    """The page about runs, or about a sweep.
 
     Args:
-      directories: their directories.
+      directories: their directories, or that of a sweep alone.
       given: what the site takes and emits.
       samples: the held-out rows of a phase that are shown with the model's answers. For 0, no
         checkpoint is read and no device is used.
@@ -40,8 +43,12 @@ def report(
         account has not trained with it.
 
     Raises:
-      ValueError: a directory holds nothing of a run.
+      ValueError: a directory holds nothing of a run, or a sweep stands beside others.
     """
+    if any(is_sweep(Path(directory)) for directory in directories):
+        if len(directories) > 1:
+            raise ValueError("a report is about one sweep, or about runs: name the sweep alone")
+        return sweep_page(Path(directories[0]))
     runs = [read_run(directory) for directory in directories]
     title = ", ".join(run.name for run in runs)
     parts = [_numbers(runs, given), *_curves(runs)]

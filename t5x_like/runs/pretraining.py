@@ -18,7 +18,7 @@ from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
 from t5x_like.runs import run_directory
 from t5x_like.runs.checks import machines, outside_paths, preflight, teaching
 from t5x_like.runs.phases import RunPhase, base_checkpoints, run_phases
-from t5x_like.runs.program import programs_of
+from t5x_like.runs.program import Programs
 from t5x_like.runs.run import Run
 from t5x_like.runs.run_text import run_text
 from t5x_like.runs.settings import starting_model
@@ -54,16 +54,15 @@ def steps(
     allow_change: frozenset[str] = frozenset(),
     notes: Sequence[str] = (),
     callbacks: Sequence[Callback] = (),
+    programs: Programs | None = None,
 ) -> Generator[loop.Step, None, loop.Outcome]:
     """Starts, resumes or extends `run`, step by step.
 
     Args:
-      run: the run to train.
-      config: the resolved configuration as gin text, saved in the run and in every checkpoint; None
-        for the text that `run_text` makes of the run.
+      run, config: the run; its gin text, which is saved, or None for that of `run_text`.
       allow_change: the settings that a resumed run may change (`preflight.same_run`).
       notes: lines for the log.
-      callbacks: objects that the run calls while it trains.
+      callbacks, programs: what it calls while it trains; what it shares with runs of this process.
 
     Yields:
       Each step as it is taken; leaving the loop saves it (`loop.steps`).
@@ -76,6 +75,7 @@ def steps(
       ProcessError: the processes have different settings, code or data.
     """
     ledger = Ledger()
+    programs = programs or Programs()
     config, unsaid = _config_text(run) if config is None else (config, [])
     notes = [*notes, *unsaid]
     agree_on(run, config)
@@ -86,7 +86,7 @@ def steps(
             log = RunLog(model_dir, total_steps=run.options.train_steps, ledger=ledger)
             with log:
                 parts = _parts(
-                    run, config, model_dir, allow_change=allow_change, notes=notes, log=log
+                    run, config, model_dir, programs, notes, allow_change=allow_change, log=log
                 )
                 try:
                     return (
@@ -136,9 +136,10 @@ def _parts(
     run: Run,
     config: str,
     model_dir: epath.Path,
+    shared: Programs,
+    notes: Sequence[str],
     *,
     allow_change: frozenset[str],
-    notes: Sequence[str],
     log: RunLog,
 ) -> dict[str, Any]:
     """The arguments of `loop.steps`; makes missing data, and runs all checks before training."""
@@ -148,7 +149,7 @@ def _parts(
     run = _with_vocabulary(run, model_dir, fresh=fresh)
     all_phases = run_phases(run)
     phases = [phase for phase in all_phases if phase.start < run.options.train_steps]
-    programs = programs_of([phase.run for phase in phases])
+    programs = shared.of([phase.run for phase in phases])
     for phase, program in zip(phases, programs, strict=True):
         phase.check_program(program)
     hosts = inventory.all_hosts()

@@ -20,6 +20,7 @@ from t5x_like.training.compute_parameters import ComputeParameters, largest_grad
 from t5x_like.training.optimization import freezing, histories
 from t5x_like.training.optimization.assembly import Assembled, assemble
 from t5x_like.training.optimization.gradients import gradients
+from t5x_like.training.optimization.schedule_numbers import schedule_numbers, with_numbers
 from t5x_like.training.optimization.schedules import Schedule
 from t5x_like.training.state import TrainState, abstract_state
 
@@ -34,7 +35,9 @@ _INITIALISATION = np.uint32(2**32 - 1)
 class Program:
     """The result of `build`. Batches are {name: [batch_size, ...]}; metrics {name: (sum, weight)}.
 
-    `step` donates its state. `evaluate` runs without dropout and returns the next carry.
+    `step` donates its state. `numbers` are those of the optimizer's schedules, float32 each; runs
+    that differ in these alone may share a program (`with_numbers`). `evaluate` runs without dropout
+    and returns the next carry.
     `initial_carry` makes a new carry of `batch_size` rows. `enter` turns the last state of the
     phase before into the first one of this phase, and says what is new in the optimizer. `trained`
     is what trains (`freezing.trainable_mask`). `lower`
@@ -45,7 +48,8 @@ class Program:
     """
 
     init: Callable[[jax.Array], TrainState]
-    step: Callable[[TrainState, Batch, jax.Array], tuple[TrainState, Metrics]]
+    step_with_numbers: Callable[..., tuple[TrainState, Metrics]]
+    numbers: Sequence[np.float32]
     evaluate: Callable[[Any, Batch, Carry], tuple[Metrics, Carry]]
     initial_carry: Callable[[], Carry]
     enter: Callable[[TrainState], tuple[TrainState, str]]
@@ -57,6 +61,14 @@ class Program:
     graphdef: Any
     layout: Layout
     parameter_count: int
+
+    def step(self, state: TrainState, batch: Batch, key: jax.Array) -> tuple[TrainState, Metrics]:
+        """The state after a step, and its metrics."""
+        return self.step_with_numbers(state, batch, key, self.numbers)
+
+    def with_numbers(self, numbers: Sequence[np.float32]) -> Program:
+        """The same program for a run whose schedules have other numbers; nothing is compiled."""
+        return dataclasses.replace(self, numbers=numbers)
 
     def evaluation(self) -> Callable[[Any, Batch], Metrics]:
         """A function from parameters and the next batch to metrics; the first has a new carry."""
@@ -142,23 +154,25 @@ def build(
     if model is None:
         model = nnx.eval_shape(lambda: make_model(rngs=nnx.Rngs(0)))
     graphdef, abstract = _split_model(model)
-    assembled = assemble(
-        optimizer,
-        abstract,
+    assembling = functools.partial(
+        assemble,
+        params=abstract,
         frozen=options.frozen,
         earlier=earlier,
         layer_decay=options.layer_decay,
     )
+    assembled = assembling(optimizer)
     parts = _Parts(
         make_model=make_model,
         graphdef=graphdef,
         initial_carry=lambda: model.initial_carry(options.batch_size),
         optimizer=assembled,
+        transformation=optimizer,
+        assemble=assembling,
         compute=ComputeParameters.of(abstract, layout),
         random_numbers=compilation.RANDOM_NUMBERS[
             options.random_numbers or compilation.random_numbers(layout.platform)
         ],
-        learning_rate=getattr(optimizer, "learning_rate", None),
         options=options,
     )
     init = _inside(layout, parts.init)
@@ -176,9 +190,10 @@ class _Parts:
     graphdef: Any
     initial_carry: Callable[[], Carry]
     optimizer: Assembled
+    transformation: optax.GradientTransformation
+    assemble: Callable[[optax.GradientTransformation], Assembled]
     compute: ComputeParameters
     random_numbers: Any
-    learning_rate: Schedule | None
     options: StepOptions
 
     def init(self, key: jax.Array) -> TrainState:
@@ -192,7 +207,11 @@ class _Parts:
             ema=jax.tree.map(jnp.copy, params) if self.options.averages else None,
         )
 
-    def step(self, state: TrainState, batch: Batch, key: jax.Array) -> tuple[TrainState, Metrics]:
+    def step(
+        self, state: TrainState, batch: Batch, key: jax.Array, numbers: Sequence[jax.Array]
+    ) -> tuple[TrainState, Metrics]:
+        transformation = with_numbers(self.transformation, numbers)
+        learning_rate: Schedule | None = getattr(transformation, "learning_rate", None)
         params, frozen = self.optimizer.split(state.params)
         gathered, gathered_frozen = map(self.compute.gather, (params, frozen))
         grads, metrics, carry = gradients(
@@ -210,13 +229,14 @@ class _Parts:
         if clip is not None:  # not in the optimizer, which sees one layer at a time
             shrink = jnp.minimum(1.0, clip / norm)
             grads = jax.tree.map(lambda g: g * shrink, grads)
-        params, opt_state = self.optimizer.update(grads, state.opt_state, params)
+        optimizer = self.assemble(transformation)
+        params, opt_state = optimizer.update(grads, state.opt_state, params)
         params = freezing.merge(params, frozen)
         weight = jnp.float32(1)
         metrics = metrics | {"grad_norm": (norm, weight)}
         rate = {}
-        if self.learning_rate is not None:
-            rate["learning_rate"] = (self.learning_rate(state.step), weight)
+        if learning_rate is not None:
+            rate["learning_rate"] = (learning_rate(state.step), weight)
         ema = self._average(state.ema, params, state.step)
         after = TrainState(state.step + 1, params, opt_state, carry, ema)
         if self.options.bad_numbers == "skip":
@@ -281,6 +301,7 @@ def _compile(
     `init` must be the function that made the shapes: JAX then has its trace already.
     """
     shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
+    numbers = schedule_numbers(parts.transformation)
     # Adafactor's placeholders are unused. JAX keeps them, so that it donates the whole old state.
     step = jax.jit(
         parts.step,
@@ -301,7 +322,7 @@ def _compile(
             name: jax.ShapeDtypeStruct(shape, row[name].dtype, sharding=layout.rows(shape))
             for name, shape in shapes.items()
         }
-        return state, batch, jax.eval_shape(lambda: jax.random.key(0))
+        return state, batch, jax.eval_shape(lambda: jax.random.key(0)), numbers
 
     def trace(row: Mapping[str, Any]) -> None:
         step.eval_shape(*arguments(row))
@@ -311,7 +332,8 @@ def _compile(
 
     return Program(
         init=jax.jit(init, out_shardings=shardings),
-        step=_inside(layout, step),
+        step_with_numbers=_inside(layout, step),
+        numbers=numbers,
         evaluate=_inside(
             layout, jax.jit(parts.evaluate, out_shardings=(layout.replicated, shardings.carry))
         ),

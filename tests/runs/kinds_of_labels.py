@@ -19,7 +19,7 @@ from t5x_like.models import bart, bert, electra, gpt, t5, xlnet
 from t5x_like.runs import saved_model
 from t5x_like.runs.batches import PhaseBatches
 from t5x_like.runs.phases import run_phases
-from t5x_like.runs.program import programs_of
+from t5x_like.runs.program import Programs
 from t5x_like.vocabularies import loading
 from t5x_like.vocabularies.learning.subword_training import train_wordpiece
 
@@ -124,7 +124,7 @@ def opened(
     data = dataclasses.replace(run.data, vocabulary=known)
     run = dataclasses.replace(run, data=data, layout=layout)
     (phase,) = run_phases(run)
-    (program,) = programs_of([phase.run])
+    (program,) = Programs().of([phase.run])
     tasks = phase.open_data(lambda facts: None, lambda vocabulary: None)
     return phase.batches(tasks, program)
 

@@ -11,7 +11,7 @@ from flax import nnx
 
 from t5x_like.models.bert import Bert
 from t5x_like.runs.phases import run_phases
-from t5x_like.runs.program import programs_of
+from t5x_like.runs.program import Programs
 
 
 def test_checks_and_programs_share_the_abstract_model(tmp_path: Path, text: Path) -> None:
@@ -23,7 +23,7 @@ def test_checks_and_programs_share_the_abstract_model(tmp_path: Path, text: Path
 
     run = small_bert.made(tmp_path, text, "run", model=model)
     (phase,) = run_phases(run)
-    programs_of([phase.run])
+    Programs().of([phase.run])
     assert phase.run is not run
     assert len(built) == 2  # without values, and the values themselves
 

@@ -40,9 +40,9 @@ def rsqrt(
     `ramp_down` of 0.1, which needs `total_steps`.
     """
     _check(warmup_steps, scale=scale, **({} if peak is None else {"peak": peak}))
-    if warmup_steps < 1:
+    if not isinstance(warmup_steps, jax.Array) and warmup_steps < 1:
         raise ValueError(f"rsqrt needs warmup_steps >= 1, not {warmup_steps}.")
-    if not 0.0 <= ramp_down < 1.0 or (ramp_down and not total_steps):
+    if not 0.0 <= ramp_down < 1.0 or (ramp_down and total_steps is None):
         raise ValueError(
             "rsqrt: ramp_down is a share of total_steps, from 0 to below 1, and needs them: "
             f"{ramp_down}, {total_steps}"
@@ -53,7 +53,7 @@ def rsqrt(
 
     def schedule(step: Step) -> jax.Array:
         rate = jnp.float32(scale) / jnp.sqrt(jnp.maximum(_float(step), warmup_steps))
-        if not (ramp_down and total_steps):
+        if not ramp_down or total_steps is None:
             return rate
         left = 1.0 - _float(step) / total_steps
         return rate * jnp.clip(left / ramp_down, 0.0, 1.0)
@@ -169,7 +169,8 @@ def _float(step: Step) -> jax.Array:
 
 def _ramp(step: Step, warmup_steps: int) -> jax.Array:
     """A line from 0 at step 0 to 1 at `warmup_steps`, then 1."""
-    return jnp.minimum(1.0, _float(step) / warmup_steps) if warmup_steps else jnp.float32(1.0)
+    line = jnp.minimum(1.0, _float(step) / jnp.maximum(warmup_steps, 1))
+    return jnp.where(jnp.asarray(warmup_steps) > 0, line, jnp.float32(1.0))
 
 
 def _progress(step: Step, warmup_steps: int, total_steps: int) -> jax.Array:
@@ -178,12 +179,19 @@ def _progress(step: Step, warmup_steps: int, total_steps: int) -> jax.Array:
 
 
 def check_rate(name: str, value: float) -> None:
-    """Raises ValueError unless `value` is a number of at least 0: below 0 the loss would rise."""
+    """Raises ValueError unless `value` is a number of at least 0: below 0 the loss would rise.
+
+    An array is an argument of a program (`schedule_numbers`), and its number was checked before.
+    """
+    if isinstance(value, jax.Array):
+        return
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf:
         raise ValueError(f"{name} must be a number of at least 0, not {value!r}")
 
 
 def _check(warmup_steps: int, total_steps: float = np.inf, **rates: float) -> None:
+    if isinstance(warmup_steps, jax.Array) or isinstance(total_steps, jax.Array):
+        return  # as in `check_rate`
     for name, value in (("warmup_steps", warmup_steps), ("total_steps", total_steps)):
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{name} must be a number of steps, not {value!r}")

@@ -13,6 +13,7 @@ from t5x_like.core import tag_schemes
 from t5x_like.data.cache import location
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.data.labelled import task_files
+from t5x_like.data.labelled.few_rows import FewRows
 from t5x_like.data.labelled.labelled_files import Labelled, LabelledFiles
 from t5x_like.data.rows.feature_converters import default_converter
 from t5x_like.evaluation import label_metrics
@@ -98,6 +99,7 @@ def configuration(
     batch_size: int | None,
     learning_rate: float | None,
     average_last: float | None,
+    few: FewRows,
     read: Reading,
     cache_dir: str | None,
     weighing: Weighing,
@@ -112,17 +114,10 @@ def configuration(
     distilling.check(is_full=method.is_full, r_drop=regularising.r_drop)
     directory, notes = imported.directory(source, cache_dir)
     labelled, files, lines = _understood(
-        labelled, directory, location.cache_root(cache_dir), gin, head=head
+        labelled, directory, location.cache_root(cache_dir), gin, few, head=head
     )
     parts = _parts(
-        directory,
-        files,
-        labelled,
-        method=method,
-        search=search,
-        read=read,
-        weighing=weighing,
-        regularising=regularising,
+        directory, files, labelled, weighing, regularising, method=method, search=search, read=read
     )
     if distilling.teacher is not None:
         parts = parts.taught_by(distilling, files)
@@ -134,14 +129,14 @@ def configuration(
     macros = {
         **_of_data(labelled, files, parts),
         "GROUP_BY_LENGTH": geometry.specials is not None,
-        **steps_of_epochs.steps(usual, rows, average_last),
+        **few.evaluated(steps_of_epochs.steps(usual, rows, average_last)),
         **method.macros(parts.model.model_type),
     }
     trains = () if method.is_full else (method.line(parts.model.make, vocabulary),)
     return Configuration(
         base,
         _text(parts, macros, method, vocabulary),
-        f"{source.rstrip('/')}-{TextFiles(labelled.train).name}",
+        f"{source.rstrip('/')}-{TextFiles(labelled.train).name}{few.suffix}",
         [binding for binding in gin if binding.partition("=")[0].strip() not in _OF_STEPS],
         [*lines, *rows.notes, *trains, *_untried(parts, usual, method), *notes],
     )
@@ -165,6 +160,7 @@ def _understood(
     directory: str,
     root: Path,
     gin: Sequence[str],
+    few: FewRows,
     *,
     head: bool,
 ) -> tuple[Labelled, LabelledFiles, list[str]]:
@@ -175,6 +171,7 @@ def _understood(
       directory: that of the model.
       root: the folder of caches.
       gin: settings, which may give the order of the names of classes.
+      few: how many of the training rows are learned from.
       head: whether a user wants a head.
 
     Raises:
@@ -190,6 +187,9 @@ def _understood(
     if (order := _macros("\n".join(gin)).get("CORPUS_LABELS")) is not None:
         labelled = labelled._replace(labels=order)
     files = labelled.understood()
+    if few.examples is not None:
+        labelled = few.of(labelled, files, root=root)
+        files = labelled.understood()
     if head and files.kind == text_to_text.KIND:
         raise ValueError(
             "a head does not write texts, which these files hold: leave out --head (head), or name "
@@ -222,12 +222,12 @@ def _parts(
     directory: str,
     files: LabelledFiles,
     labelled: Labelled,
+    weighing: Weighing,
+    regularising: Regularising,
     *,
     method: Method,
     search: bool,
     read: Reading,
-    weighing: Weighing,
-    regularising: Regularising,
 ) -> _Parts:
     reinit_layers, r_drop = regularising.reinit_layers or 0, regularising.r_drop
     read.check(files.kind)
