@@ -6,6 +6,8 @@ Suffixes: B batch, L length, D d_model, V vocabulary.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 import jax
@@ -15,7 +17,7 @@ from flax import nnx
 from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.layers.basics import embeddings
 from t5x_like.layers.basics.depth import above, below
-from t5x_like.layers.basics.dropout import Dropouts
+from t5x_like.layers.basics.dropout import Dropouts, subkeys
 from t5x_like.layers.basics.embeddings import PositionedInput
 from t5x_like.layers.basics.modules import ZEROS, Embedding, Init, param
 from t5x_like.layers.basics.token_scores import TokenScores
@@ -29,6 +31,7 @@ from t5x_like.layers.stacks.encoder import encoder_stack
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Batch
+    from t5x_like.layers.adapters.source_encoder import SourceEncoder
 
 UNUSED_POSITIONS = 2
 """Rows of a position table before the row of the first token (fairseq)."""
@@ -91,7 +94,7 @@ def embed(
     tokens_BL: jax.Array,
     key: jax.Array | None,
     *,
-    table: Embedding,
+    table: Callable[..., jax.Array],
     entry: PositionedInput,
     config: Config,
     positions_BL: jax.Array | None,
@@ -105,7 +108,7 @@ def embed(
         embeddings.check_length(tokens_BL.shape[1], max_positions=config.max_positions)
         positions_BL = embeddings.positions_in_row(tokens_BL)
     x_BLD = table(tokens_BL, dtype=config.dtype)
-    if config.scale_embedding:
+    if config.scale_embedding and isinstance(table, Embedding):
         x_BLD *= config.d_model**0.5
     return entry(x_BLD, UNUSED_POSITIONS + positions_BL, key)
 
@@ -115,7 +118,13 @@ def _bias(config: Config, rngs: nnx.Rngs) -> nnx.Param:
 
 
 class Bart(EncoderDecoder):
-    """An `EncoderDecoder` with learned positions, norms of the embeddings and bias vectors."""
+    """An `EncoderDecoder` with learned positions, norms of the embeddings and bias vectors.
+
+    With a `source`, the encoder reads its states in place of token vectors
+    (`layers.adapters.source_encoder`).
+    """
+
+    source: SourceEncoder | None = None
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         made_of = standard_parts.parts(config, config.placement)
@@ -143,10 +152,14 @@ class Bart(EncoderDecoder):
         side: Side,
         positions_BL: jax.Array | None = None,
     ) -> jax.Array:
+        table: Callable[..., jax.Array] = self.embedding
+        if side == "encoder" and self.source is not None:
+            source_key, key = subkeys(key, 2)
+            table = functools.partial(self.source, key=source_key)
         return embed(
             tokens_BL,
             key,
-            table=self.embedding,
+            table=table,
             entry=self.encoder_entry if side == "encoder" else self.decoder_entry,
             config=self.config,
             positions_BL=positions_BL,

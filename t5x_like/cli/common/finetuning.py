@@ -136,7 +136,7 @@ def _add_method(parser: CommandParser) -> None:
         "--method",
         metavar="NAME",
         help="full (default), unfreezing (from the top), head (alone), features (of a frozen "
-        "body), bitfit (biases), lora, rslora, dora, ia3, adapters, prefix or prompt",
+        "body), bitfit (biases), lora, rslora, dora, ia3, adapters, prefix, prompt, source_encoder",
     )
     method.add_argument(
         "--rank",
@@ -167,6 +167,12 @@ def _add_method(parser: CommandParser) -> None:
         "--virtual_tokens", type=int, metavar="N", help="of prefix and prompt (default: 20)"
     )
     method.add_argument("--prompt_text", metavar="TEXT", help="whose tokens a prompt starts as")
+    method.add_argument(
+        "--source_layers",
+        type=int,
+        metavar="N",
+        help="of source_encoder, a new encoder before BART's for another language (default: 2)",
+    )
 
 
 def _add_teacher(parser: CommandParser) -> None:

@@ -14,9 +14,10 @@ from t5x_like.layers.adapters.ia3 import Scaled
 from t5x_like.layers.adapters.lora import LowRank
 from t5x_like.layers.adapters.prefix import Prefixed
 from t5x_like.layers.adapters.prompt import PromptedEmbedding
+from t5x_like.layers.adapters.source_encoder import SourceEncoder
 
 Params = dict[str, Any]
-_BESIDE = (Followed, Prefixed, PromptedEmbedding)
+_BESIDE = (Followed, Prefixed, PromptedEmbedding, SourceEncoder)
 """The modules that are more than other matrices would be."""
 _ADAPTED = (LowRank, Scaled, *_BESIDE)
 
@@ -43,9 +44,9 @@ def merged(model: nnx.Module, params: Mapping[str, Any]) -> Params:
     for path, node in nnx.iter_graph(model):
         if isinstance(node, _BESIDE):
             raise ValueError(
-                "adapters after a sublayer, prefixes and prompts are not a part of the model that "
-                "they were given to, and cannot be merged into it: ask the run itself, or "
-                "fine-tune with another method, such as lora"
+                "adapters after a sublayer, prefixes, prompts and second encoders are not a part "
+                "of the model that they were given to, and cannot be merged into it: ask the run "
+                "itself, or fine-tune with another method, such as lora"
             )
         if not isinstance(node, LowRank | Scaled):
             continue

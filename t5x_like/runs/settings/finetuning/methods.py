@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flax import nnx
 
 from t5x_like.core.spelling import nearest
-from t5x_like.layers.adapters import bottleneck, ia3, lora, prefix, prompt
+from t5x_like.layers.adapters import bottleneck, ia3, lora, prefix, prompt, source_encoder
 from t5x_like.layers.adapters.lora import OfMatrices
-from t5x_like.runs.settings.finetuning import features, unfreezing
+from t5x_like.runs.settings.finetuning import features, two_stages, unfreezing
 from t5x_like.training.optimization.parameter_paths import by_path
 
 if TYPE_CHECKING:
@@ -45,10 +45,11 @@ def _named(names: Sequence[str]) -> str:
 
 
 _LORA = _Way(5e-4, [_named(lora.TRAINED)], lora.adapt, ("rank", "alpha", "places"))
-FULL, UNFREEZING, FEATURES = "full", "unfreezing", "features"
+FULL, UNFREEZING, FEATURES, SOURCE = "full", "unfreezing", "features", "source_encoder"
 _WAYS: Mapping[str, _Way] = {
     FULL: _Way(None),
     UNFREEZING: _Way(None),
+    SOURCE: _Way(None, adapt=source_encoder.adapt, takes=("source_layers",)),
     "head": _Way(1e-3),
     FEATURES: _Way(1e-3, takes=("states",)),
     "bitfit": _Way(4e-4, [_named(("bias",))]),
@@ -70,6 +71,8 @@ METHODS = (*_WAYS,)
 _OF_PROMPTS = {"t5": 0.3, "mt5": 0.3, "umt5": 0.3}
 """Learning rates of prompts by family: T5's vectors are large (Lester et al., 2021, section 3)."""
 _MIXED = "mix"
+_WITH_SOURCE = ("bart", "mbart")
+"""The families that a second encoder is for."""
 
 
 class Method(NamedTuple):
@@ -85,6 +88,7 @@ class Method(NamedTuple):
         (`features.with_states`).
       virtual_tokens: how many a prefix or a prompt has.
       prompt_text: the text whose tokens a prompt starts as.
+      source_layers: the layers of a second encoder, before BART's own.
     """
 
     name: str | None = None
@@ -95,11 +99,12 @@ class Method(NamedTuple):
     states: str | None = None
     virtual_tokens: int | None = None
     prompt_text: str | None = None
+    source_layers: int | None = None
 
     @property
     def is_full(self) -> bool:
         """Whether all parameters train in the end."""
-        return self.name in (None, FULL, UNFREEZING)
+        return self.name in (None, FULL, UNFREEZING, SOURCE)
 
     @property
     def _way(self) -> _Way:
@@ -138,6 +143,12 @@ class Method(NamedTuple):
         """
         if self.name == FEATURES and model.form is not None:
             return features.with_states(model, self.states or _MIXED)
+        writes = model.form is None and model.model_type in _WITH_SOURCE
+        if self.name == SOURCE and not writes:
+            raise ValueError(
+                f"{SOURCE} is for texts to write by {', '.join(_WITH_SOURCE)}, not for a "
+                f"{model.model_type}"
+            )
         if self.name == "prompt" and model.max_tokens is not None:
             return model._replace(max_tokens=model.max_tokens - self._settings()["virtual_tokens"])
         return model
@@ -192,8 +203,10 @@ class Method(NamedTuple):
         """The phases of a run of so many steps; none where what trains stays the same.
 
         Raises:
-          ValueError: as in `unfreezing.phases`.
+          ValueError: as in `unfreezing.phases` and `two_stages.phases`.
         """
+        if self.name == SOURCE:
+            return two_stages.phases(model.make, steps)
         if self.name != UNFREEZING:
             return []
         return unfreezing.phases(model.make, steps, model_type=model.model_type)
