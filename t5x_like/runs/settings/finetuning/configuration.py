@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +32,7 @@ from t5x_like.runs.settings import imported
 from t5x_like.runs.settings.finetuning import (
     finetuned_model,
     label_weighing,
+    methods,
     reading,
     steps_of_epochs,
     text_to_text,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from t5x_like.core.protocols.data import Vocabulary
+    from t5x_like.runs.run import Phase
 
 _OBJECTIVES: Mapping[str, type[LabelledRows]] = {
     "choices": Choices,
@@ -132,10 +135,13 @@ def configuration(
         **few.evaluated(steps_of_epochs.steps(usual, rows, average_last)),
         **method.macros(parts.model.model_type),
     }
-    trains = () if method.is_full else (method.line(parts.model.make, vocabulary),)
+    phases = method.phases(parts.model, macros["TRAIN_STEPS"])
+    trains = [*methods.lines_about(phases)]
+    if not method.is_full:
+        trains = [method.line(parts.model.make, vocabulary)]
     return Configuration(
         base,
-        _text(parts, macros, method, vocabulary),
+        _text(parts, macros, method.adapt(vocabulary), phases),
         f"{source.rstrip('/')}-{TextFiles(labelled.train).name}{few.suffix}",
         [binding for binding in gin if binding.partition("=")[0].strip() not in _OF_STEPS],
         [*lines, *rows.notes, *trains, *_untried(parts, usual, method), *notes],
@@ -302,8 +308,8 @@ def _settings_of(model: FineTunedModel, method: Method) -> str:
 def _text(
     parts: _Parts,
     macros: Mapping[str, Any],
-    method: Method,
-    vocabulary: Vocabulary,
+    adapt: functools.partial[Any] | None,
+    phases: Sequence[Phase],
 ) -> str:
     """Gin text of the parts of a run, and of macros."""
     writer = Writer()
@@ -313,13 +319,13 @@ def _text(
         "FEATURE_CONVERTER": default_converter(parts.objective),
         "INIT_FROM": parts.model.init_from,
     }
-    if (adapt := method.adapt(vocabulary)) is not None:
+    if adapt is not None:
         objects["ADAPT"] = adapt
     if (taught := parts.taught) is not None:
         objects["TEACHER"] = taught.teacher
         objects |= {} if taught.adapt is None else {"ADAPT": taught.adapt}
-    if phases := method.phases(parts.model, macros["TRAIN_STEPS"]):
-        objects["PHASES"] = phases
+    if phases:
+        objects["PHASES"] = [*phases]
     lines = {
         **{name: writer.reference(part) for name, part in objects.items()},
         **{name: repr(value) for name, value in macros.items()},

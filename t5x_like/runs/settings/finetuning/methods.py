@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flax import nnx
@@ -18,6 +19,7 @@ from t5x_like.training.optimization.parameter_paths import by_path
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Vocabulary
+    from t5x_like.runs.run import Phase
     from t5x_like.runs.settings.finetuning.finetuned_model import FineTunedModel
 
 _HEAD = r"(head|mixture)\."
@@ -199,7 +201,7 @@ class Method(NamedTuple):
             "LAYER_DECAY": None,
         }
 
-    def phases(self, model: FineTunedModel, steps: int) -> list[Any]:
+    def phases(self, model: FineTunedModel, steps: int) -> list[Phase]:
         """The phases of a run of so many steps; none where what trains stays the same.
 
         Raises:
@@ -255,6 +257,13 @@ class Method(NamedTuple):
             f"Trains {head + others:,} of {sum(sizes.values()):,} parameters ({share:.2%}) by "
             f"{self.name}{of_head}; checkpoints hold these alone."
         )
+
+
+def lines_about(phases: Sequence[Phase]) -> Iterator[str]:
+    """A sentence about the phases of a run, where it has some."""
+    if phases:
+        ends = itertools.accumulate(phase.steps or 0 for phase in phases[:-1])
+        yield f"More parameters train after step {', '.join(map(str, ends))}: all in the last part."
 
 
 _VIRTUAL_TOKENS = 20
