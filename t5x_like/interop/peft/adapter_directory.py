@@ -19,10 +19,11 @@ from t5x_like.interop import mapping
 from t5x_like.interop.hugging_face import families
 from t5x_like.interop.hugging_face.files import safetensors_files
 from t5x_like.interop.mapping import Names
-from t5x_like.interop.peft import heads, ia3_tensors, lora_tensors, placement
+from t5x_like.interop.peft import heads, ia3_tensors, lora_tensors, placement, prompt_tensors
 from t5x_like.interop.peft.lora_tensors import MAGNITUDE, A, B, Written
 from t5x_like.layers.adapters.ia3 import Scaled
 from t5x_like.layers.adapters.lora import LowRank
+from t5x_like.layers.adapters.prompt import PromptedEmbedding
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 LABELS = "labels.json"
@@ -37,6 +38,9 @@ _IGNORED = frozenset(
         *("loftq_config", "eva_config", "qalora_group_size", "use_dora", "runtime_config"),
         *("feedforward_modules", "init_ia3_weights", "lora_dropout", "init_lora_weights"),
         *("corda_config", "lora_ga_config", "ensure_weight_tying"),
+        *("num_virtual_tokens", "token_dim", "num_transformer_submodules", "num_attention_heads"),
+        *("num_layers", "prompt_tuning_init", "prompt_tuning_init_text", "tokenizer_kwargs"),
+        "tokenizer_name_or_path",
     }
 )
 """Settings that are read, or that change nothing that the tensors do not say."""
@@ -69,17 +73,22 @@ def write(
     nodes = {
         "/".join(map(str, path)): node
         for path, node in nnx.iter_graph(model)
-        if isinstance(node, LowRank | Scaled)
+        if isinstance(node, LowRank | Scaled | PromptedEmbedding)
     }
     if not nodes:
         raise ValueError(
-            "PEFT's files hold LoRA, rsLoRA, DoRA and (IA)3, and this model has none of them: "
-            "export it whole, without --adapter"
+            "PEFT's files hold LoRA, rsLoRA, DoRA, (IA)3 and prompts, and this model has none of "
+            "them: export it whole, without --adapter"
         )
     family = families.of_model(plain)
     names: Names = family.names(plain)
     config = family.to_hf(plain)
-    tensors, settings = _adapters(nodes, names, params)
+    path, node = next(iter(nodes.items()))
+    if isinstance(node, PromptedEmbedding):
+        settings = prompt_tensors.settings(node, config)
+        tensors = {prompt_tensors.NAME: prompt_tensors.written(node, _at(params, path))}
+    else:
+        tensors, settings = _adapters(nodes, names, params)
     for rule in heads.rules(names):
         parts = [np.asarray(_at(params, path)) for path in rule.paths]
         tensors[_START + rule.name(0)] = rule.transform.to_theirs(*parts)
@@ -100,7 +109,7 @@ def write(
 
 
 def _adapters(
-    nodes: Mapping[str, LowRank | Scaled], names: Names, params: Mapping[str, Any]
+    nodes: Mapping[str, Any], names: Names, params: Mapping[str, Any]
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The tensors of adapted matrices, and the settings that say where and of what kind they are.
 
@@ -194,17 +203,26 @@ class AdapterFiles:
         }
 
     def adapters(
-        self, names: Names, kernels: Mapping[str, Any]
+        self, names: Names, model: nnx.Module, arrays: Mapping[str, Any]
     ) -> tuple[functools.partial[Any], dict[str, np.ndarray]]:
         """What adapts a model (`Run.adapt`), and {path of a parameter: its value}.
 
         Args:
           names: those of the model.
-          kernels: {path of a matrix: its kernel}.
+          model: the abstract model.
+          arrays: {path: parameter} of the base.
 
         Raises:
           ValueError: a tensor is at no matrix of the model.
         """
+        if self.config["peft_type"] == "PROMPT_TUNING":
+            vectors, count = self.tensors[prompt_tensors.NAME], self.config["num_virtual_tokens"]
+            return prompt_tensors.read(vectors, count, model, arrays)
+        kernels = {
+            path.removesuffix("/kernel"): x
+            for path, x in arrays.items()
+            if path.endswith("/kernel")
+        }
         places = placement.placements(names)
         known = {
             place.module(layer)
@@ -251,9 +269,9 @@ def read(directory: Path) -> AdapterFiles:
     """
     config = whole_files.read_json(directory / CONFIG)
     kind = config.get("peft_type")
-    if kind not in ("LORA", "IA3"):
+    if kind not in ("LORA", "IA3", "PROMPT_TUNING"):
         raise ValueError(
-            f"{directory / CONFIG} is of {kind}: LoRA (with DoRA, rsLoRA) and IA3 are read"
+            f"{directory / CONFIG} is of {kind}: LoRA (with DoRA, rsLoRA), IA3 and prompts are read"
         )
     odd = {name: x for name, x in config.items() if name not in _IGNORED and x not in _NOTHING}
     if config.get("init_lora_weights", True) not in _INITIALISED:

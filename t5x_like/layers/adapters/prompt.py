@@ -50,6 +50,24 @@ class PromptedEmbedding(Embedding):
         return jnp.where((tokens_BL >= size)[..., None], virtual_BLE, x_BLE)
 
 
+def table_of(model: Any) -> tuple[Sequence[Any], Embedding]:
+    """The path and the module of the token table of a model.
+
+    Raises:
+      ValueError: it is neither an encoder-decoder nor a body with a head, or has several tables.
+    """
+    tables = [
+        (path, node)
+        for path, node in nnx.iter_graph(model)
+        if isinstance(node, Embedding) and node.table.shape[-2] == model.config.vocab_size
+    ]
+    if len(tables) != 1 or not (isinstance(model, EncoderDecoder) or "body" in vars(model)):
+        raise ValueError(
+            f"a {type(model).__name__} has no prompt: take another method, such as prefix or lora"
+        )
+    return tables[0]
+
+
 def adapt(
     model: Any, *, rngs: nnx.Rngs, virtual_tokens: int = 20, like: Sequence[int] | None = None
 ) -> Any:
@@ -67,16 +85,8 @@ def adapt(
     """
     if virtual_tokens < 1:
         raise ValueError(f"a prompt has a virtual token at least, not {virtual_tokens}")
-    size = model.config.vocab_size
-    tables = [
-        (path, node)
-        for path, node in nnx.iter_graph(model)
-        if isinstance(node, Embedding) and node.table.shape[-2] == size
-    ]
-    if len(tables) != 1 or not (isinstance(model, EncoderDecoder) or "body" in vars(model)):
-        raise ValueError(
-            f"a {type(model).__name__} has no prompt: take another method, such as prefix or lora"
-        )
+    path, table = table_of(model)
+    size = table.table.shape[0]
     if like is None:
         common = min(_COMMON, size)
         draw = np.random.default_rng(0)
@@ -84,7 +94,6 @@ def adapt(
             int(i) for i in draw.choice(common, virtual_tokens, replace=virtual_tokens > common)
         ]
     ids = [like[n % len(like)] for n in range(virtual_tokens)]
-    (path, table), *_ = tables
     places.put(model, path, PromptedEmbedding(table, like=ids, rngs=rngs))
     model.prompt = Prompt(virtual_tokens, size)
     return model

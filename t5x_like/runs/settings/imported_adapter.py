@@ -46,7 +46,7 @@ def write(target: str, source: Path, *, base: str, architecture: str | None = No
     plain = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
     names = families.of_model(plain).names(plain)
     saved = saved_model.read(base)
-    adapt, params = files.adapters(names, _kernels(init_from, plain, saved.params))
+    adapt, params = files.adapters(names, plain, _arrays(init_from, plain, saved.params))
     if ending is not None or files.has_head(names):
         params |= files.head(names)
 
@@ -115,11 +115,9 @@ def _model(
     return tuned.make, tuned.init_from
 
 
-def _kernels(init_from: InitFrom, model: nnx.Module, saved: Any) -> dict[str, Any]:
-    """{path of a matrix: its kernel in the base}."""
+def _arrays(init_from: InitFrom, model: nnx.Module, saved: Any) -> dict[str, Any]:
+    """{path of a parameter: its value in the base}."""
     leaves = by_path(saved)
     return {
-        path.removesuffix(".kernel").replace(".", "/"): leaves[there]
-        for path, there in init_from.sources(model).items()
-        if path.endswith(".kernel")
+        path.replace(".", "/"): leaves[there] for path, there in init_from.sources(model).items()
     }

@@ -19,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 
 import t5x_like as t5x
 from t5x_like.api.exporting.adapter_export import export_adapter
+from t5x_like.interop import mapping
 from t5x_like.interop.hugging_face import families, model_directory
 from t5x_like.interop.peft import placement
 from t5x_like.runs import saved_model
@@ -83,6 +84,7 @@ LORA: dict[str, dict[str, Any]] = {
     "T5": {"r": 4, "use_rslora": True},
     "Bart": {"r": 2, "alpha_pattern": {"decoder.layers.0.self_attn.q_proj": 9}},
 }
+PROMPT = {"task_type": "SEQ_2_SEQ_LM", "num_virtual_tokens": 4}
 CASES: list[tuple[str, str, Callable[[], Any]]] = [
     *(
         (family, head, functools.partial(peft.LoraConfig, task_type=task, **LORA[family]))
@@ -106,9 +108,24 @@ CASES: list[tuple[str, str, Callable[[], Any]]] = [
         ),
     ),
     ("T5", WRITES, functools.partial(peft.IA3Config, task_type="SEQ_2_SEQ_LM")),
+    *(
+        (family, WRITES, functools.partial(peft.PromptTuningConfig, **PROMPT))
+        for family in ("T5", "Bart")
+    ),
 ]
 IGNORED = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
-NAMES = ["bert", "electra", "gpt2", "t5", "bart", "bert-dora", "gpt2-ia3", "t5-ia3"]
+NAMES = [
+    "bert",
+    "electra",
+    "gpt2",
+    "t5",
+    "bart",
+    "bert-dora",
+    "gpt2-ia3",
+    "t5-ia3",
+    "t5-prompt",
+    "bart-prompt",
+]
 
 
 def inputs(head: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -137,7 +154,7 @@ def random_adapter(model: Any) -> None:
     torch.manual_seed(1)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "lora_" in name or "ia3" in name or "modules_to_save" in name:
+            if any(part in name for part in ("lora_", "ia3", "modules_to_save", "prompt")):
                 parameter.add_(torch.randn_like(parameter) * 0.2)
 
 
@@ -170,7 +187,8 @@ def test_peft_s_adapter_is_ours_and_ours_is_peft_s(
     same_gradients(gradients, str(tmp_path / "ours"), adapted)
 
     written = export_adapter(str(tmp_path / "ours"), tmp_path / "again", base="theirs")
-    assert written.startswith(f"{tmp_path / 'again'}: {'IA3' if 'IA3' in str(config) else 'LORA'}")
+    method = str(config().peft_type.value)
+    assert written.startswith(f"{tmp_path / 'again'}: {method}")
     torch.manual_seed(3)  # a head that is lost would be another one
     fresh = cls.from_pretrained(tmp_path / "theirs")
     if head != WRITES:
@@ -192,7 +210,11 @@ def same_gradients(gradients: Any, ours: str, theirs: Any) -> None:
         for name, p in theirs.named_parameters()
         if p.grad is not None and ("lora_" in name or "ia3_l" in name)
     }
-    assert want
+    if not want:
+        (ours,) = (x for path, x in mapping.flat(got).items() if path.endswith("/prompt"))
+        (prompt,) = (p.grad for name, p in theirs.named_parameters() if "prompt" in name)
+        same(ours, prompt[: len(ours)].numpy())
+        return
     for place in placement.placements(names):
         parts = [
             functools.reduce(lambda x, key: x[key], path.split("/"), got) for path in place.paths
@@ -249,7 +271,7 @@ def test_adapters_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     refused("lacks classifier.bias, a part of the head", without("classifier.bias"))
     refused("has one half of the change of bert.encoder.layer.1.attention.self.value alone",
             without("1.attention.self.value.lora_B.weight"))  # fmt: skip
-    refused("is of LOHA: LoRA .* and IA3 are read", peft_type="LOHA")
+    refused("is of LOHA: LoRA .* IA3 and prompts are read", peft_type="LOHA")
     refused("has lora_bias = True, which changes the model", lora_bias=True)
     refused("init_lora_weights = 'pissa', which changes", init_lora_weights="pissa")
     refused("qa_outputs.weight belongs to no matrix of the base .* --architecture",
