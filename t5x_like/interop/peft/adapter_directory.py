@@ -216,13 +216,10 @@ class AdapterFiles:
           ValueError: a tensor is at no matrix of the model.
         """
         if self.config["peft_type"] == "PROMPT_TUNING":
-            vectors, count = self.tensors[prompt_tensors.NAME], self.config["num_virtual_tokens"]
-            return prompt_tensors.read(vectors, count, model, arrays)
-        kernels = {
-            path.removesuffix("/kernel"): x
-            for path, x in arrays.items()
-            if path.endswith("/kernel")
-        }
+            prompt, count = self.tensors[prompt_tensors.NAME], self.config["num_virtual_tokens"]
+            return prompt_tensors.read(prompt, count, model, arrays)
+        end = "/kernel"
+        kernels = {path.removesuffix(end): x for path, x in arrays.items() if path.endswith(end)}
         places = placement.placements(names)
         known = {
             place.module(layer)
@@ -233,10 +230,10 @@ class AdapterFiles:
         given: dict[str, dict[str, np.ndarray]] = {}
         head = {rule.name(0) for rule in heads.rules(names)}
         for name, tensor in self.tensors.items():
-            end = next((end for end in ends if name.endswith(end)), "")
-            module = name.removesuffix(end)
-            if end and module in known:
-                given.setdefault(module, {})[end] = tensor
+            of = next((end for end in ends if name.endswith(end)), "")
+            module = name.removesuffix(of)
+            if of and module in known:
+                given.setdefault(module, {})[of] = tensor
             elif name not in head:
                 raise ValueError(
                     f"{self.directory}: {name} belongs to no matrix of the base that has adapters "
