@@ -118,7 +118,6 @@ NAMES = [
     *("bert", "electra", "gpt2", "t5", "bart", "bert-dora", "gpt2-ia3", "t5-ia3"),
     *("t5-prompt", "bart-prompt"),
 ]
-]
 
 
 def inputs(head: str) -> tuple[dict[str, Any], dict[str, Any]]:
