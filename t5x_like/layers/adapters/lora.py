@@ -127,7 +127,7 @@ def column_norms(kernel: Any) -> jax.Array:
 def scales(ranks: np.ndarray, alphas: np.ndarray, *, rank_stabilised: bool = False) -> np.ndarray:
     """alpha / rank, or alpha / sqrt(rank); of a rank of 0, which has no change, that of another."""
     of_ranked = alphas / np.maximum(np.sqrt(ranks) if rank_stabilised else ranks, 1)
-    some: np.ndarray = of_ranked[ranks > 0].flat[0] if (ranks > 0).any() else of_ranked.flat[0]
+    some = float((of_ranked[ranks > 0] if (ranks > 0).any() else of_ranked).flat[0])
     return np.where(ranks > 0, of_ranked, some)
 
 

@@ -1,11 +1,11 @@
 """Classes that were not learned are those of the pipeline of transformers."""
 
 import pytest
-import transformers
 from stored_models import SIZES, stored
 
 import t5x_like as t5x
 
+transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.slow
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from t5x_like.layers.adapters import bottleneck, ia3, lora, merging, places
+from t5x_like.layers.adapters import bottleneck, ia3, lora, merging, places, prefix, prompt
 from t5x_like.layers.basics.modules import Linear
 from t5x_like.models import bert, t5
 from t5x_like.training.optimization.parameter_paths import by_path
@@ -123,6 +123,25 @@ def test_they_have_as_many_parameters_as_the_papers_count() -> None:
     assert count("dora") == L * 2 * (3 * (D + D) + D)
     assert count("ia3") == L * (2 * D + F)
     assert count("adapters") == L * 2 * (2 * D * 5 + D + 5)
+
+    def added(
+        adapt: Callable[..., Any], make: functools.partial[Any], names: tuple[str, ...]
+    ) -> int:
+        model = nnx.eval_shape(lambda: adapt(make(rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1)))
+        state = by_path(nnx.to_pure_dict(nnx.state(model, nnx.Param)))
+        return sum(math.prod(x.shape) for p, x in state.items() if p.rpartition(".")[2] in names)
+
+    of_bert = functools.partial(prefix.adapt, virtual_tokens=7)
+    assert added(of_bert, BERT, prefix.TRAINED) == 2 * L * 7 * D  # Li and Liang, section 4.2
+    assert added(of_bert, T5, prefix.TRAINED) == 2 * (2 + 2) * 7 * D  # both stacks
+    of_t5 = functools.partial(prompt.adapt, virtual_tokens=100)
+    small = functools.partial(t5.T5, t5.Config(d_model=768, d_kv=64, num_heads=12))
+    assert added(of_t5, small, prompt.TRAINED) == 76_800  # Lester et al., T5 base
+    base = functools.partial(bert.Encoder, bert.Config())
+    # Layers have 12 (4 768 + 3072 + 768 + 2 768), the norm of the embeddings 768 (BitFit).
+    assert added(lambda model, rngs: model, base, ("bias",)) == 101_376 + 768
+    roberta = functools.partial(lora.adapt, rank=8)
+    assert added(roberta, base, lora.TRAINED) == 294_912  # LoRA, table 2: 0.3 million
 
 
 def test_lora_and_dora_are_as_their_papers_say() -> None:
