@@ -1,269 +1,148 @@
-# ruff: noqa: E501 (prose)
-"""Fine-tunes small pretrained models and untrained ones on six tasks, and writes the page of results.
+"""Pretrains small models, fine-tunes them and random ones on ten tasks, and writes the page of results.
 
-    python benchmarks/finetuning_study.py --data data --work study
+    python benchmarks/finetuning_study.py --data data --work study --hours 8
+    python benchmarks/finetuning_study.py --data data --work trial --minutes 10 --seeds 1 \\
+        --results trial/results.jsonl
     python benchmarks/finetuning_study.py --page
 
-It pretrains `bert-mini` and `t5-mini` first. All runs lie in the folder --work, in runs/, where an
-ended one is not made again; the commands' output is in logs/. A finished run is a line of
-docs/results/finetuning.jsonl, from which the page is made; those of bag-of-words models
-(`finetuning_floors.py`) are lines too. `--only bert-mini/mrpc` makes a part of the runs.
+`finetuning_settings.py` says what is run and for how long. Runs, caches and logs lie in the folder
+--work, and the same command goes on with a study that was ended: a finished run is kept, and one that
+was interrupted resumes. Each finished run is a line of --results, from which the page beside it is
+made. A shorter study reads fewer rows and pretrains for less time, and does not belong on the page.
+`--only tasks-mrpc methods-lora` makes the cells whose names begin so, and no floors.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
-import statistics
+import os
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import finetuning_floors
+import finetuning_data
+import finetuning_page
+import finetuning_runs
 import recorded
+from finetuning_floors import FLOORS
+from finetuning_pretraining import Study, fixed, measured, pretrain, slower
+from finetuning_settings import BODIES, HOURS, SEEDS, Cell, cells
 from tqdm import tqdm
 
-from t5x_like.training.logs.metrics_file import METRICS_FILE, read_metrics
-
-RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
-LINES, PAGE = RESULTS / "finetuning.jsonl", RESULTS / "finetuning.md"
-T5X_LIKE = (sys.executable, "-m", "t5x_like")
-SEEDS = (0, 1, 2)
-UNTRAINED = ("--train_steps", "2", "--gin.PEAK_LEARNING_RATE=0.0", "--gin.WARMUP_STEPS=1")
+RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results" / "finetuning.jsonl"
+_RUN = ("part", "body", "task", "trained", "method", "seed", "setting")
 Line = dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class Body:
-    """A small model, pretrained for about twenty minutes of two cores, and the same untrained.
+class Results:
+    """The lines of the study in a file, each once."""
 
-    Attributes:
-      pretraining: flags of `t5x_like train`.
-      untrained: flags after those, with which it learns nothing.
-      tuning: flags of `t5x_like finetune`.
-    """
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known = {self._key(line) for line in recorded.read(path)}
 
-    pretraining: tuple[str, ...]
-    untrained: tuple[str, ...]
-    tuning: tuple[str, ...] = ()
+    def has(self, **of: Any) -> bool:
+        """Whether there is a line of this run."""
+        return self._key(of) in self._known
 
+    def add(self, line: Line) -> None:
+        """Adds a line, unless it is there."""
+        if self._key(line) not in self._known:
+            self._known.add(self._key(line))
+            recorded.append(self._path, line)
 
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """A task.
+    @staticmethod
+    def _key(line: Line) -> tuple[str, ...]:
+        return tuple(str(line.get(name)) for name in _RUN)
 
-    Attributes:
-      files: flags that name its files, below the folder of data.
-      metrics: names of metrics in the log, the first of which chooses the best epoch.
-      epochs: for each model that learns it.
-      more: further flags.
-    """
-
-    files: tuple[str, ...]
-    metrics: tuple[str, ...]
-    epochs: dict[str, float]
-    more: tuple[str, ...] = ()
+    def write_page(self) -> Path:
+        """Writes the page beside the file."""
+        path = self._path.with_suffix(".md")
+        path.write_text(finetuning_page.page(recorded.read(self._path)), encoding="utf-8")
+        return path
 
 
-BODIES = {
-    "bert-mini": Body(
-        ("--train_steps", "9000", "--gin.short/run.Phase.steps=6000"),
-        (*UNTRAINED, "--gin.PHASES=()"),
-        ("--learning_rate", "1e-3"),
-    ),
-    "t5-mini": Body(
-        ("--train_steps", "3000"),
-        ("--train_steps", "2", "--gin.schedules.rsqrt.scale=0.0"),
-        ("--batch_size", "32", "--learning_rate", "1e-2"),
-    ),
-}
-TASKS = {
-    "mrpc": Task(
-        ("--task", "mrpc", "--data_dir", "{data}/glue_mrpc"),
-        ("f1", "accuracy"),
-        {"bert-mini": 3, "t5-mini": 3},
-    ),
-    "stsb": Task(
-        ("--task", "stsb", "--data_dir", "{data}/glue_stsb"),
-        ("pearson", "spearman"),
-        {"bert-mini": 3, "t5-mini": 3},
-    ),
-    "wnut17": Task(
-        ("--train", "{data}/wnut17_germeval/wnut17train.conll.gz"),
-        ("entity_f1",),
-        {"bert-mini": 5},
-    ),
-    "sst2": Task(
-        ("--task", "sst2", "--data_dir", "{data}/glue_sst2"),
-        ("accuracy",),
-        {"bert-mini": 1, "t5-mini": 0.5},
-        ("--length", "48"),
-    ),
-    "squad2": Task(
-        ("--train", "{data}/squad/train_subset.json.gz", "--dev", "{data}/squad/dev_half.json.gz"),
-        ("f1", "exact"),
-        {"bert-mini": 2},
-        ("--length", "256"),
-    ),
-    "e2e": Task(
-        ("--train", "{data}/e2e_nlg/train.jsonl.gz", "--dev", "{data}/e2e_nlg/devset.csv.gz"),
-        ("bleu",),
-        {"t5-mini": 0.3},
-    ),
-}
+class Progress:
+    """A bar of the planned minutes, with the time that is left at this pace."""
+
+    def __init__(self, minutes: float) -> None:
+        form = "{l_bar}{bar}| {elapsed} passed, {remaining} left{postfix}"
+        self._bar = tqdm(total=minutes, bar_format=form)
+
+    def at(self, name: str) -> None:
+        """Says what runs now."""
+        self._bar.set_postfix_str(name)
+
+    def passed(self, minutes: float) -> None:
+        """Notes that planned minutes are over."""
+        self._bar.update(min(minutes, self._bar.total - self._bar.n))
+
+    def say(self, text: str) -> None:
+        """Prints a line above the bar."""
+        self._bar.write(text)
 
 
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """One fine-tuning."""
-
-    body: str
-    task: str
-    trained: bool
-    seed: int
-
-    @property
-    def name(self) -> str:
-        """Where it lies in runs/."""
-        return f"{source(self.body, self.trained)}-{self.task}-{self.seed}"
-
-    def command(self, data: str) -> tuple[str, ...]:
-        """The command, in the folder of the runs."""
-        task = TASKS[self.task]
-        files = (word.format(data=data) for word in task.files)
-        flags = ("--epochs", str(task.epochs[self.body]), "--seed", str(self.seed))
-        where = ("--model_dir", f"runs/{self.name}", "--cache_dir", "cache")
-        begun = f"runs/{source(self.body, self.trained)}"
-        return (
-            *(*T5X_LIKE, "finetune", begun, *files, *task.more),
-            *(*BODIES[self.body].tuning, *flags, *where),
-        )
+def planned_minutes(chosen: Iterable[Cell], seeds: int, *, share: float = 1.0) -> float:
+    """The minutes of cells in a study of this share of the full length."""
+    return sum(cell.minutes for cell in chosen) * seeds * share
 
 
-def source(body: str, trained: bool) -> str:
-    """The name of the run from which fine-tuning begins."""
-    return body if trained else f"{body}-untrained"
+def study(where: Study, results: Results, seeds: int, only: Sequence[str]) -> None:
+    """Makes all that is missing."""
+    chosen = [cell for cell in cells() if cell.name.startswith(tuple(only))]
+    of_bodies = sum(BODIES[name].share for name in _bodies(chosen)) * where.hours * 60
+    bar = Progress(of_bodies + planned_minutes(chosen, seeds, share=where.share))
+    finetuning_data.prepare(where.data, where.work / finetuning_runs.FILES, where.share)
+    known = fixed(where, announce=bar.say)
+    bar.say(f"A step takes {slower(known):.2f} times as long here as planned.")
+    for name in _bodies(chosen):
+        bar.at(f"pretraining {name}")
+        pretrain(where, name, known["bodies"][name]["steps"], trained=True)
+        pretrain(where, name, 0, trained=False)
+        results.add(measured(where, name, known))
+        bar.passed(BODIES[name].share * where.hours * 60)
+    if only == [""]:
+        _floors(where, results, bar)
+    failed = [cell.name for cell in chosen if not _cell(where, cell, results, seeds, bar)]
+    results.write_page()
+    if failed:
+        sys.exit(f"These cells failed (logs/ says why; the same command tries them again): {failed}")
 
 
-def jobs() -> Iterator[Job]:
-    """All runs, all tasks with one seed before those with the next."""
-    for seed in SEEDS:
-        for name, task in TASKS.items():
-            for body in task.epochs:
-                yield from (Job(body, name, trained, seed) for trained in (True, False))
+def _bodies(chosen: Sequence[Cell]) -> list[str]:
+    return [name for name in BODIES if any(cell.body == name for cell in chosen)]
 
 
-def pretrain(body: str, trained: bool, data: str, work: Path) -> None:
-    """Trains the run from which fine-tuning begins, unless it is there."""
-    name = source(body, trained)
-    if ended(work / "runs" / name):
-        return
-    flags = (*BODIES[body].pretraining, *(() if trained else BODIES[body].untrained))
-    command = (
-        *(*T5X_LIKE, "train", "--recipe", body, "--corpus", f"{data}/wiki_en/*.jsonl.gz"),
-        *("--model_dir", f"runs/{name}", "--cache_dir", "cache", *flags),
-    )
-    recorded.execute(command, cwd=work, log=work / "logs" / f"{name}.log")
+def _floors(where: Study, results: Results, bar: Progress) -> None:
+    for task, (metrics_of, folder) in FLOORS.items():
+        about = {"part": "floors", "body": finetuning_page.BAG, "task": task}
+        if not results.has(**about):
+            bar.at(f"floor of {task}")
+            metrics = metrics_of(where.work / finetuning_runs.FILES / folder)
+            results.add({**about, "metrics": metrics, "hours": where.hours})
 
 
-def ended(run: Path) -> bool:
-    """Whether a run has ended as it should."""
-    summary = run / "summary.json"
-    return summary.exists() and json.loads(summary.read_text())["status"] == "finished"
+def _cell(where: Study, cell: Cell, results: Results, seeds: int, bar: Progress) -> bool:
+    """Makes the runs of a cell; False if they failed."""
+    about = {"body": cell.body, "task": cell.task, "trained": cell.trained, "method": cell.method}
+    minutes = planned_minutes([cell], 1, share=where.share) / cell.runs
 
+    def ended(line: Line) -> None:
+        results.add(line)
+        bar.passed(minutes)
 
-def measured(job: Job, run: Path) -> Line:
-    """The metrics of the best epoch."""
-    task = TASKS[job.task]
-    of_epochs: list[dict[str, float]] = []
-    for line in read_metrics(run / METRICS_FILE):
-        held_out = {
-            name.rpartition("/")[2]: value
-            for name, value in line.items()
-            if name.startswith("eval/")
-        }
-        if "exact_match" in held_out:  # a T5 writes the name of the class
-            held_out.setdefault("accuracy", held_out["exact_match"])
-        if held_out.get(task.metrics[0]) is not None:  # of constant answers there is no correlation
-            of_epochs.append({name: held_out[name] for name in task.metrics})
-    best = max(of_epochs, key=lambda metrics: metrics[task.metrics[0]])
-    return {**dataclasses.asdict(job), "metrics": best, "epochs": len(of_epochs)}
-
-
-def lines() -> list[Line]:
-    """The finished runs; of lines of one run the last counts."""
-    if not LINES.exists():
-        return []
-    read = (json.loads(text) for text in LINES.read_text(encoding="utf-8").splitlines())
-    keys = ("body", "task", "trained", "seed")
-    return [*{tuple(line[key] for key in keys): line for line in read}.values()]
-
-
-def append(line: Line) -> None:
-    """Adds a line to the results."""
-    with LINES.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
-
-
-HEAD = """\
-# Fine-tuning small models
-
-Two models of about a million parameters were pretrained for some twenty minutes, and fine-tuned on real tasks, beside
-the same models with newly drawn parameters and a model of bags of words. It shows that the whole way works: pretraining,
-labels, training, metrics. Models of this size say little about larger ones.
-`python benchmarks/finetuning_study.py` writes this page from [finetuning.jsonl](finetuning.jsonl).
-
-- Each cell is the median of up to three seeds, with the least and the highest, of the best epoch on held-out rows. A
-  number alone is that of one seed.
-- Fine-tuning: rows are read as often as the table says, in batches of 32; the other settings are those of
-  [finetuning.md](../finetuning.md#the-run), with rates of 1e-3 for `bert-mini` and 1e-2 for `t5-mini`.
-- *untrained* has the parameters that pretraining began with, and learns as long from the labels.
-- *bag of words* is a logistic regression on weighted counts of words and of two words (classes), of the words of both
-  texts and of one (pairs), or of a word and its neighbours (tags); a ridge regression on the same (numbers); for E2E the
-  text of the most similar input of the training rows; for SQuAD no answer to any question.
-- Pretraining: `bert-mini` 9,000 steps of 128 rows (6,000 of 32 tokens, then of 64), `t5-mini` 3,000 steps of 128 rows, on
-  6 million words of Wikipedia.
-- SQuAD's training files are 4,719 questions (10 articles of SQuAD 2.0), its held-out files 6,078 (16 articles), of which
-  half have no answer. WNUT-17's held-out rows are a tenth of its training files. BLEU is from 0 to 100, with all references of an input.
-
-"""
-
-
-def page(results: Sequence[Line]) -> str:
-    """The page of all finished runs."""
-    rows = [
-        "| task | metric | model | epochs | pretrained | untrained | bag of words |",
-        "|-|-|-|-:|-|-|-|",
-    ]
-    for name, task in TASKS.items():
-        for metric in task.metrics:
-            for body in task.epochs:
-                cells = [
-                    spread(
-                        [
-                            line["metrics"][metric]
-                            for line in results
-                            if (line["body"], line["task"], line["trained"]) == (of, name, trained)
-                            and metric in line["metrics"]
-                        ]
-                    )
-                    for of, trained in ((body, True), (body, False), ("bag of words", True))
-                ]
-                times = f"{task.epochs[body]:g}"
-                rows.append(f"| {name} | `{metric}` | `{body}` | {times} | {' | '.join(cells)} |")
-    return HEAD + "\n".join(rows) + "\n"
-
-
-def spread(values: Sequence[float]) -> str:
-    """The median with the extremes."""
-    if not values:
-        return ""
-    median = f"{statistics.median(values):.3f}"
-    if len(values) == 1:
-        return median
-    return f"{median} ({min(values):.3f} to {max(values):.3f})"
+    bar.at(cell.name)
+    try:
+        finetuning_runs.run(where, cell, seeds, ended=ended)
+    except recorded.CommandError as error:
+        bar.say(f"{cell.name} FAILED: {error}")
+        return False
+    if cell.part == "methods" and not results.has(part="bytes", **about):
+        results.add(finetuning_runs.bytes_of(where, cell))
+    results.write_page()
+    return True
 
 
 def main() -> None:
@@ -271,32 +150,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", default="data", help="folder of the data sets")
-    parser.add_argument("--work", default="study", help="folder of the runs")
-    parser.add_argument("--only", nargs="*", default=[""], help="the first letters of MODEL/TASK")
-    parser.add_argument("--page", action="store_true", help="write the page of the runs there are")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the data sets")
+    parser.add_argument("--work", type=Path, default=Path("study"), help="folder of the runs")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--hours", type=float, default=HOURS, help=f"of the study: {HOURS:g}")
+    length.add_argument("--minutes", type=float, help="the same in minutes, to try it")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"of each cell: {SEEDS}")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE")
+    parser.add_argument("--only", nargs="*", default=[""], help="the first letters of cells")
+    parser.add_argument("--page", action="store_true", help="write the page of the lines there are")
     args = parser.parse_args()
-    if not args.page:
-        work, data = Path(args.work), str(Path(args.data).resolve())
-        (work / "logs").mkdir(parents=True, exist_ok=True)
-        known = {(one["body"], one["task"], one["trained"], one["seed"]) for one in lines()}
-        missing = [
-            job
-            for job in jobs()
-            if f"{job.body}/{job.task}".startswith(tuple(args.only))
-            and dataclasses.astuple(job) not in known
-        ]
-        for job in tqdm(missing, unit="run"):
-            pretrain(job.body, job.trained, data, work)
-            log = work / "logs" / f"{job.name}.log"
-            recorded.execute(job.command(data), cwd=work, log=log)
-            append(measured(job, work / "runs" / job.name))
-        for task, metrics in finetuning_floors.all_of(Path(data)):
-            append(
-                {"body": "bag of words", "task": task, "trained": True, "seed": 0}
-                | {"metrics": metrics}
-            )
-    PAGE.write_text(page(lines()), encoding="utf-8")
+    hours = args.hours if args.minutes is None else args.minutes / 60
+    if args.page:
+        print(Results(args.results).write_page())
+        return
+    if args.results == RESULTS and (hours < HOURS or args.seeds < SEEDS):
+        parser.error("a shorter study does not belong on the page: name --results")
+    args.work.mkdir(parents=True, exist_ok=True)
+    args.results.parent.mkdir(parents=True, exist_ok=True)
+    work = args.work.resolve()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # and with it the command that runs
+    # Runs of one shape share what is compiled, as far as their processes are not the same.
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(work / "compiled"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    study(Study(args.data.resolve(), work, hours), Results(args.results), args.seeds, args.only)
 
 
 if __name__ == "__main__":
