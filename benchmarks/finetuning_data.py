@@ -1,8 +1,8 @@
 """The files of the fine-tuning study: whole or with few rows, and two that it divides itself.
 
-SQuAD's are the questions with an answer, in the form of version 1.1: no model of this size learns when
-there is none, and the score of never answering would hide the others. WNUT-17 is published here
-without held-out files: every tenth sentence is held out.
+SQuAD's are the questions with an answer, in the form of version 1.1: no model of this size learns
+when there is none, and the score of never answering would hide the others. Of WNUT-17's training
+sentences every tenth is held out.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def prepare(data: Path, folder: Path, share: float) -> None:
     mark = folder / "prepared.json"
     if mark.exists():
         if json.loads(mark.read_text()) != share:
-            raise ValueError(f"{folder} has files of a study of another length: name another --work")
+            raise ValueError(
+                f"{folder} has files of a study of another length: name another --work"
+            )
         return
     shutil.rmtree(folder, ignore_errors=True)
     for name, files in AS_PUBLISHED.items():

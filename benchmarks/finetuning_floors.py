@@ -1,4 +1,4 @@
-"""What bags of words and plain rules reach on the tasks of `finetuning_study.py`, by scikit-learn."""
+"""What bags of words and plain rules reach on the tasks of `finetuning_study.py`."""
 
 from __future__ import annotations
 
@@ -118,7 +118,9 @@ def _tagged(path: Path, word: int, tag: int) -> list[list[tuple[str, str]]]:
         cells = line.split("\t")
         if not line.strip():
             sentences.append([])
-        elif not (line.startswith("#") and len(cells) == 1) and not (word and not cells[0].isdigit()):
+        elif not (line.startswith("#") and len(cells) == 1) and not (
+            word and not cells[0].isdigit()
+        ):
             sentences[-1].append((cells[word], cells[tag]))
     return [sentence for sentence in sentences if sentence]
 

@@ -3,8 +3,9 @@
     python benchmarks/finetuning_memory.py RUN
 
 Parameters and the state of the optimizer are those of the program's abstract state. Gradients are
-those of the parameters that train, of all layers at once. `step_bytes` is what XLA's memory analysis of
-the compiled step says that it needs besides its arguments: activations, gradients and updates.
+those of the parameters that train, of all layers at once. `step_bytes` is what XLA's memory
+analysis of the compiled step says that it needs besides its arguments: activations, gradients and
+updates.
 """
 
 from __future__ import annotations

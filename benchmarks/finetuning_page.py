@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from finetuning_settings import (
@@ -255,9 +255,7 @@ def _published(lines: Sequence[Line]) -> str:
         for metric, published in of_task.items():
             ours = values(lines, metric, part="tasks", task=name, body="bert", trained=True)
             if ours.runs:
-                rows.append(
-                    (name, f"`{metric}`", ours.shown(metric), number(published, metric))
-                )
+                rows.append((name, f"`{metric}`", ours.shown(metric), number(published, metric)))
     if not rows:
         return ""
     header = ("task", "metric", "`bert`", "BERT-tiny")
@@ -286,8 +284,9 @@ def _methods(lines: Sequence[Line]) -> str:
 
 
 def _median(lines: Sequence[Line], metric: str) -> float:
-    worst: Callable[[Any], float] = lambda x: -math.inf if x is None else x  # noqa: E731
-    return statistics.median(worst(line["metrics"][metric]) for line in lines)
+    """The median, in which a run without a value is the worst."""
+    known = (line["metrics"][metric] for line in lines)
+    return statistics.median(-math.inf if value is None else value for value in known)
 
 
 def _bytes(line: Line) -> list[str]:

@@ -1,4 +1,4 @@
-"""Runs the cells of the fine-tuning study, each a sweep over seeds, and measures what they came to."""
+"""Runs the cells of the fine-tuning study, each a sweep over seeds, and measures them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pretrains small models, fine-tunes them and random ones on ten tasks, and writes the page of results.
+"""Pretrains small models, fine-tunes them and random ones on ten tasks, and writes their page.
 
     python benchmarks/finetuning_study.py --data data --work study --hours 8
     python benchmarks/finetuning_study.py --data data --work trial --minutes 10 --seeds 1 \\
@@ -6,10 +6,10 @@
     python benchmarks/finetuning_study.py --page
 
 `finetuning_settings.py` says what is run and for how long. Runs, caches and logs lie in the folder
---work, and the same command goes on with a study that was ended: a finished run is kept, and one that
-was interrupted resumes. Each finished run is a line of --results, from which the page beside it is
-made. A shorter study reads fewer rows and pretrains for less time, and does not belong on the page.
-`--only tasks-mrpc methods-lora` makes the cells whose names begin so, and no floors.
+--work, and the same command goes on with a study that was ended: a finished run is kept, and one
+that was interrupted resumes. Each finished run is a line of --results, from which the page beside
+it is made. A shorter study reads fewer rows and pretrains for less time, and does not belong on the
+page. `--only tasks-mrpc methods-lora` makes the cells whose names begin so, and no floors.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ def study(where: Study, results: Results, seeds: int, only: Sequence[str]) -> No
     failed = [cell.name for cell in chosen if not _cell(where, cell, results, seeds, bar)]
     results.write_page()
     if failed:
-        sys.exit(f"These cells failed (logs/ says why; the same command tries them again): {failed}")
+        sys.exit(
+            f"These cells failed (logs/ says why; the same command tries them again): {failed}"
+        )
 
 
 def _bodies(chosen: Sequence[Cell]) -> list[str]:
