@@ -52,7 +52,7 @@ BODIES: Mapping[str, Body] = {
             "--gin.short/run.Phase.lengths={'inputs': 64}",
             "--gin.long/run.Phase.lengths={'inputs': 128}",
         ),
-        random=(*_STILL, "--gin.PHASES=()", "--gin.TASK_FEATURE_LENGTHS={'inputs': 128}"),
+        random=(*_STILL, "--gin.short/run.Phase.steps=1"),
         tuning=("--learning_rate", "1e-3"),
         reference=0.16,
         loss="mlm_loss",

@@ -47,11 +47,13 @@ class Results:
         """Whether there is a line of this run."""
         return self._key(of) in self._known
 
-    def add(self, line: Line) -> None:
-        """Adds a line, unless it is there."""
-        if self._key(line) not in self._known:
-            self._known.add(self._key(line))
-            recorded.append(self._path, line)
+    def add(self, line: Line) -> bool:
+        """Adds a line, unless it is there; says whether it is new."""
+        if self._key(line) in self._known:
+            return False
+        self._known.add(self._key(line))
+        recorded.append(self._path, line)
+        return True
 
     @staticmethod
     def _key(line: Line) -> tuple[str, ...]:
@@ -69,14 +71,16 @@ class Progress:
 
     def __init__(self, minutes: float) -> None:
         form = "{l_bar}{bar}| {elapsed} passed, {remaining} left{postfix}"
-        self._bar = tqdm(total=minutes, bar_format=form)
+        self._bar = tqdm(total=minutes, bar_format=form, smoothing=0)
 
     def at(self, name: str) -> None:
         """Says what runs now."""
         self._bar.set_postfix_str(name)
 
-    def passed(self, minutes: float) -> None:
-        """Notes that planned minutes are over."""
+    def passed(self, minutes: float, *, now: bool) -> None:
+        """Notes that planned minutes are over, now or before this process began."""
+        if not now:
+            self._bar.initial += minutes  # of these no pace is known
         self._bar.update(min(minutes, self._bar.total - self._bar.n))
 
     def say(self, text: str) -> None:
@@ -101,8 +105,8 @@ def study(where: Study, results: Results, seeds: int, only: Sequence[str]) -> No
         bar.at(f"pretraining {name}")
         pretrain(where, name, known["bodies"][name]["steps"], trained=True)
         pretrain(where, name, 0, trained=False)
-        results.add(measured(where, name, known))
-        bar.passed(BODIES[name].share * where.hours * 60)
+        new = results.add(measured(where, name, known))
+        bar.passed(BODIES[name].share * where.hours * 60, now=new)
     if only == [""]:
         _floors(where, results, bar)
     failed = [cell.name for cell in chosen if not _cell(where, cell, results, seeds, bar)]
@@ -132,8 +136,7 @@ def _cell(where: Study, cell: Cell, results: Results, seeds: int, bar: Progress)
     minutes = planned_minutes([cell], 1, share=where.share) / cell.runs
 
     def ended(line: Line) -> None:
-        results.add(line)
-        bar.passed(minutes)
+        bar.passed(minutes, now=results.add(line))
 
     bar.at(cell.name)
     try:
