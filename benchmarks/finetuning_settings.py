@@ -54,7 +54,7 @@ BODIES: Mapping[str, Body] = {
         ),
         random=(*_STILL, "--gin.short/run.Phase.steps=1"),
         tuning=("--learning_rate", "1e-3"),
-        reference=0.16,
+        reference=0.106,
         loss="mlm_loss",
     ),
     "electra": Body(
@@ -63,7 +63,7 @@ BODIES: Mapping[str, Body] = {
         pretraining=("--batch_size=64", "--gin.TASK_FEATURE_LENGTHS={'inputs': 128}"),
         random=_STILL,
         tuning=("--learning_rate", "1e-3"),
-        reference=0.5,
+        reference=0.46,
         loss="discriminator_loss",
     ),
     "t5": Body(
@@ -76,7 +76,7 @@ BODIES: Mapping[str, Body] = {
         ),
         random=("--gin.schedules.rsqrt.scale=0.0",),
         tuning=("--batch_size", "32", "--learning_rate", "1e-2"),
-        reference=0.3,
+        reference=0.174,
         loss="content_loss",
     ),
 }

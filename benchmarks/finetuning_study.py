@@ -97,10 +97,14 @@ def study(where: Study, results: Results, seeds: int, only: Sequence[str]) -> No
     """Makes all that is missing."""
     chosen = [cell for cell in cells() if cell.name.startswith(tuple(only))]
     of_bodies = sum(BODIES[name].share for name in _bodies(chosen)) * where.hours * 60
-    bar = Progress(of_bodies + planned_minutes(chosen, seeds, share=where.share))
+    of_cells = planned_minutes(chosen, seeds, share=where.share)
+    bar = Progress(of_bodies + of_cells)
     finetuning_data.prepare(where.data, where.work / finetuning_runs.FILES, where.share)
     known = fixed(where, announce=bar.say)
-    bar.say(f"A step takes {slower(known):.2f} times as long here as planned.")
+    hours = (of_bodies + of_cells * slower(known)) / 60
+    bar.say(
+        f"A step takes {slower(known):.2f} times as long here as planned; all takes {hours:.1f} hours."
+    )
     for name in _bodies(chosen):
         bar.at(f"pretraining {name}")
         pretrain(where, name, known["bodies"][name]["steps"], trained=True)
