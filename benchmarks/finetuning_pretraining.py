@@ -162,11 +162,12 @@ def ended(run: Path) -> bool:
 
 
 def measured(study: Study, name: str, known: dict[str, Any]) -> dict[str, Any]:
-    """What a pretraining came to: steps, tokens, minutes, and held-out losses first and last."""
+    """What a pretraining came to: steps, tokens, minutes, and the held-out metric first and last."""
     run = study.work / source(name, trained=True)
     summary = whole_files.read_json(run / "summary.json")
     lines = read_metrics(run / METRICS_FILE)
-    losses = [x for line in lines for key, x in line.items() if _is(key, BODIES[name].loss)]
+    metric = BODIES[name].held_out
+    evaluated = [x for line in lines for key, x in line.items() if _is(key, metric)]
     return {
         "part": "pretraining",
         "body": name,
@@ -175,12 +176,12 @@ def measured(study: Study, name: str, known: dict[str, Any]) -> dict[str, Any]:
         "tokens": round(summary["tokens"]),
         "corpus_tokens": sum(text["tokens"] for text in summary["phases"][0]["texts"].values()),
         "minutes": round(sum(summary["seconds"].values()) / 60, 1),
-        "loss": BODIES[name].loss,
-        "losses": [losses[0], losses[-1]] if losses else [],
+        "metric": metric,
+        "held_out": [evaluated[0], evaluated[-1]],
         "hours": study.hours,
         "machine": known["machine"],
     }
 
 
-def _is(key: str, loss: str) -> bool:
-    return key.startswith("eval/") and key.endswith(f"/{loss}")
+def _is(key: str, metric: str) -> bool:
+    return key.startswith("eval/") and key.endswith(f"/{metric}")

@@ -30,7 +30,7 @@ class Body:
       random: flags after those, with which it learns nothing.
       tuning: flags of fine-tuning.
       reference: seconds of a pretraining step on the two cores from which `Cell.minutes` are.
-      loss: the held-out loss of pretraining that the page shows.
+      held_out: the held-out metric of pretraining that the page shows.
     """
 
     recipe: str
@@ -39,7 +39,7 @@ class Body:
     random: tuple[str, ...]
     tuning: tuple[str, ...]
     reference: float
-    loss: str
+    held_out: str
 
 
 _STILL = ("--gin.PEAK_LEARNING_RATE=0.0", "--gin.WARMUP_STEPS=1")
@@ -55,7 +55,7 @@ BODIES: Mapping[str, Body] = {
         random=(*_STILL, "--gin.short/run.Phase.steps=1"),
         tuning=("--learning_rate", "1e-3"),
         reference=0.106,
-        loss="mlm_loss",
+        held_out="mlm_loss",
     ),
     "electra": Body(
         recipe="electra-mini",
@@ -64,7 +64,7 @@ BODIES: Mapping[str, Body] = {
         random=_STILL,
         tuning=("--learning_rate", "1e-3"),
         reference=0.46,
-        loss="discriminator_loss",
+        held_out="replaced_auc",
     ),
     "t5": Body(
         recipe="t5-mini",
@@ -77,7 +77,7 @@ BODIES: Mapping[str, Body] = {
         random=("--gin.schedules.rsqrt.scale=0.0",),
         tuning=("--batch_size", "32", "--learning_rate", "1e-2"),
         reference=0.174,
-        loss="content_loss",
+        held_out="loss",
     ),
 }
 
@@ -116,42 +116,42 @@ TASKS: Mapping[str, Task] = {
         _named("sst2", "glue_sst2"),
         ("accuracy",),
         _each(1, 1, 0.5),
-        _each(1.5, 1.5, 1.6),
+        _each(1.6, 1.4, 2),
         ("--length", "64"),
     ),
     "cola": Task(
         _named("cola", "glue_cola"),
         ("matthews_correlation",),
         _each(4, 4, 3),
-        _each(0.8, 0.8, 1.0),
+        _each(0.7, 0.7, 1.8),
         ("--length", "64"),
     ),
     "mrpc": Task(
         _named("mrpc", "glue_mrpc"),
         ("f1", "accuracy"),
         _each(4, 4, 4),
-        _each(1.0, 1.0, 1.6),
+        _each(1, 0.9, 1),
         ("--length", "128"),
     ),
     "rte": Task(
         _named("rte", "glue_rte"),
         ("accuracy",),
         _each(4, 4, 4),
-        _each(1.0, 1.0, 1.4),
+        _each(0.5, 0.6, 0.9),
         ("--length", "128"),
     ),
     "stsb": Task(
         _named("stsb", "glue_stsb"),
         ("pearson", "spearman"),
         _each(4, 4, 4),
-        _each(1.2, 1.2, 2.0),
+        _each(1.4, 1.3, 2.3),
         ("--length", "128"),
     ),
     "wnut17": Task(
         ("--train", "{data}/wnut17/train.conll", "--dev", "{data}/wnut17/dev.conll"),
         ("entity_f1",),
         _each(6, 6, 6),
-        _each(0.8, 0.8, 0.8),
+        _each(0.9, 0.8, 1.3),
         ("--length", "128"),
         ("--head",),
     ),
@@ -159,7 +159,7 @@ TASKS: Mapping[str, Task] = {
         _named("ud", "ud_english_ewt"),
         ("accuracy",),
         _each(2, 2, 2),
-        _each(1.2, 1.2, 1.2),
+        _each(1.5, 1.2, 1.2),
         ("--length", "128"),
         ("--head",),
     ),
@@ -167,14 +167,14 @@ TASKS: Mapping[str, Task] = {
         ("--train", "{data}/squad/train-v1.1.json", "--dev", "{data}/squad/dev-v1.1.json"),
         ("f1", "exact"),
         _each(2, 2, 2),
-        _each(2.5, 2.5, 2.5),
+        _each(1.8, 1.9, 4.3),
         ("--length", "128", "--stride", "64"),
         ("--head",),
     ),
     "multi30k": Task(
-        _named("multi30k_en_de", "multi30k"), ("bleu",), {"t5": 2}, {"t5": 6.0}, ("--length", "64")
+        _named("multi30k_en_de", "multi30k"), ("bleu",), {"t5": 2}, {"t5": 7.5}, ("--length", "64")
     ),
-    "e2e": Task(_named("e2e", "e2e_nlg"), ("bleu",), {"t5": 0.6}, {"t5": 4.0}),
+    "e2e": Task(_named("e2e", "e2e_nlg"), ("bleu",), {"t5": 0.6}, {"t5": 3.8}),
 }
 PUBLISHED: Mapping[str, Mapping[str, float]] = {
     "cola": {"matthews_correlation": 0.0},

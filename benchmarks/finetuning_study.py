@@ -103,7 +103,7 @@ def study(where: Study, results: Results, seeds: int, only: Sequence[str]) -> No
     known = fixed(where, announce=bar.say)
     hours = (of_bodies + of_cells * slower(known)) / 60
     bar.say(
-        f"A step takes {slower(known):.2f} times as long here as planned; all takes {hours:.1f} hours."
+        f"A step takes {slower(known):.2f} times as long as planned; all takes {hours:.1f} hours."
     )
     for name in _bodies(chosen):
         bar.at(f"pretraining {name}")
