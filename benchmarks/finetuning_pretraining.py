@@ -162,7 +162,7 @@ def ended(run: Path) -> bool:
 
 
 def measured(study: Study, name: str, known: dict[str, Any]) -> dict[str, Any]:
-    """What a pretraining came to: steps, tokens, minutes, and the held-out metric first and last."""
+    """The line of a pretraining: steps, tokens, minutes, the first and last held-out metric."""
     run = study.work / source(name, trained=True)
     summary = whole_files.read_json(run / "summary.json")
     lines = read_metrics(run / METRICS_FILE)

@@ -88,11 +88,22 @@ def test_the_page_says_where_pretraining_helps_and_why_not() -> None:
     assert "| sst2 | `accuracy` | `bert` | 1 | 0.810 ± 0.010 | 0.710 ± 0.010 | 0.820 |" in said
     assert (
         "Pretrained beats random on sst2 (`bert`); not on cola (`bert`), because none of the "
-        "pretrained runs is better than one answer to all texts; not on rte (`bert`), because the difference is less than twice its standard error; "
-        "not on ud (`bert`), because random parameters reach as much.\n"
+        "pretrained runs is better than one answer to all texts; not on rte (`bert`), because the "
+        "difference is less than twice its standard error; not on ud (`bert`), because random "
+        "parameters reach as much.\n"
     ) in said
     assert f"not better than the {page.BAG} on sst2 (`bert`)" in said
     assert "| sst2 | `accuracy` | 0.810 ± 0.010 | 0.832 |" in said
+
+
+def test_the_page_says_how_long_a_body_was_pretrained() -> None:
+    machine = {"cores": 2, "cpu": "a processor", "jax": "0.10"}
+    about = {"part": "pretraining", "body": "bert", "machine": machine, "parameters": 1_500_000}
+    counts = {"steps": 20_000, "tokens": 80e6, "corpus_tokens": 16e6, "minutes": 47.6}
+    said = page.page([{**about, **counts, "metric": "mlm_loss", "held_out": [7.0, 3.5]}])
+    row = "| `bert` | 1,500,000 | 20,000 | 80.0 | 5.0 | 48 | `mlm_loss` 7.000 to 3.500 |"
+    assert row in said
+    assert "2 cores of a processor" in said
 
 
 def test_the_table_of_methods_has_the_better_rate_and_the_bytes() -> None:
