@@ -30,7 +30,7 @@ _TEXTS = ("bleu",)
 HEAD = f"""\
 # Fine-tuning small models
 
-A BERT, an ELECTRA and a T5 of about a million and a half parameters were pretrained for most of an hour each, and fine-tuned on ten
+A BERT, an ELECTRA and a T5 of one and a half to two million parameters were pretrained for most of an hour each, and fine-tuned on ten
 tasks, beside the same models from random parameters and beside models of bags of words. It shows that the whole way
 works: pretraining, labels, training, metrics. Models of this size say little about larger ones.
 `python benchmarks/finetuning_study.py --data DIR --work DIR` writes this page from [finetuning.jsonl](finetuning.jsonl), in
