@@ -45,7 +45,7 @@ def test_all_tasks_have_a_floor_and_all_methods_are_compared() -> None:
     assert {*FLOORS} == {*settings.TASKS}
     assert {*settings.PUBLISHED} <= {*settings.TASKS}
     flags = [word for way in settings.METHODS.values() for word in way.flags]
-    assert {*METHODS} <= {*flags}
+    assert {*METHODS} - {"source_encoder"} <= {*flags}  # that is a BART's, for a new language
     assert len({cell.name for cell in CELLS}) == len(CELLS)
 
 
