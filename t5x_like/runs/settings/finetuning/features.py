@@ -40,7 +40,8 @@ def with_states(model: FineTunedModel, states: str) -> FineTunedModel:
     make = model.make
     if make.func is not FineTuned:
         raise ValueError(
-            f"the head of a {make.func.__name__} reads its last states alone: name them (states last)"
+            f"the head of a {make.func.__name__} reads its last states alone: name them "
+            "(states last)"
         )
     count = count_of_states(make)
     layers = int(chosen[1]) if chosen else None
