@@ -119,6 +119,7 @@ CONTAINED_MODELS: dict[str, set[str]] = {
     "bert_decoder": {"bert"},
     "distilbert": {"bert"},
     "electra": {"bert"},
+    "multi_task": {"finetuned"},
     "prefix_lm": {"t5"},
     "spanbert": {"bert"},
 }

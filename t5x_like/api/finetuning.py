@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_like.api.pretraining import Pretraining, from_gin
 from t5x_like.config import settings
+from t5x_like.core.spelling import nearest
+from t5x_like.data.labelled import tasks_file
 from t5x_like.data.labelled.columns import Named
 from t5x_like.data.labelled.few_rows import FewRows
 from t5x_like.data.labelled.labelled_files import Labelled
 from t5x_like.runs.settings.finetuning import regularising
-from t5x_like.runs.settings.finetuning.configuration import Configuration, OfTask, configuration
+from t5x_like.runs.settings.finetuning.configuration import Configuration, configuration
 from t5x_like.runs.settings.finetuning.distilling import Distilling
 from t5x_like.runs.settings.finetuning.label_weighing import Weighing
+from t5x_like.runs.settings.finetuning.learning import OfTask, Wanted
 from t5x_like.runs.settings.finetuning.methods import Method
 from t5x_like.runs.settings.finetuning.reading import Reading
 from t5x_like.runs.settings.finetuning.regularising import Regularising
@@ -26,8 +29,7 @@ if TYPE_CHECKING:
 
 _OF_FILES = ("train", "dev", "kind", "text", "second", "label", "weight", "columns")
 _OF_CONFIGURATIONS = (
-    *("head", "search", "epochs", "batch_size", "learning_rate", "average_last"),
-    *("cache_dir", "gin"),
+    *("epochs", "batch_size", "learning_rate", "average_last", "cache_dir", "gin"),
 )
 _OF_RUNS = ("cache_dir", "mesh", "batch_size", "learning_rate", "seed")
 """Arguments that say what files hold, those that configurations need, and settings of runs."""
@@ -36,7 +38,7 @@ _OF_RUNS = ("cache_dir", "mesh", "batch_size", "learning_rate", "seed")
 def finetune(
     source: str,
     *,
-    task: str | None = None,
+    task: str | Sequence[str] | Mapping[str, Mapping[str, Any]] | None = None,
     data_dir: str | None = None,
     train: str | Sequence[str] | None = None,
     dev: str | Sequence[str] | None = None,
@@ -74,7 +76,7 @@ def finetune(
 
     Args:
       source: a run, an import, or a model of Hugging Face (a directory, or its name at the hub).
-      task, data_dir: a task by name ("sst2"), in place of files; its files, None for `datasets`.
+      task, data_dir: "sst2" in place of files; ["sst2", "rte"], a .toml, or {name: {"train": ...}}.
       train, dev: files (.csv, .tsv, .jsonl, .parquet, .conll, SQuAD); held-out ones (None: 10 %).
       kind: "classes", "several", "numbers", "ordered", "tags", "choices", "spans" or "texts".
       text, second, label, weight: columns of a text (question), a context, labels, weights of rows.
@@ -96,14 +98,19 @@ def finetune(
 
 def _made(source: str, **given: Any) -> Pretraining:
     """The run for the arguments of `finetune`."""
+    wanted = Wanted(
+        head=given["head"],
+        search=given["search"],
+        method=given["method"] if isinstance(given["method"], Method) else Method(given["method"]),
+        read=Reading(*(given[word] for word in Reading._fields)),
+        weighing=Weighing(*(given[word] for word in Weighing._fields)),
+        regularising=Regularising(*(given[word] for word in Regularising._fields)),
+        few=FewRows(given["examples"], given["seed"] or 0),
+    )
     made = configuration(
         source,
         _learned(given),
-        weighing=Weighing(*(given[word] for word in Weighing._fields)),
-        few=FewRows(given["examples"], given["seed"] or 0),
-        read=Reading(*(given[word] for word in Reading._fields)),
-        regularising=Regularising(*(given[word] for word in Regularising._fields)),
-        method=given["method"] if isinstance(given["method"], Method) else Method(given["method"]),
+        wanted,
         distilling=_teacher(given["teacher"]),
         **{word: given[word] for word in _OF_CONFIGURATIONS},
     )
@@ -119,8 +126,52 @@ def _teacher(teacher: str | Distilling | None) -> Distilling:
     return teacher if isinstance(teacher, Distilling) else Distilling(teacher)
 
 
-def _learned(given: Mapping[str, Any]) -> Labelled | OfTask:
-    """A task by name, or files and what is said of them, of the arguments of `finetune`."""
+def _learned(given: Mapping[str, Any]) -> Labelled | OfTask | dict[str, Labelled | OfTask]:
+    """What the arguments of `finetune` say of one task, or of each of several."""
+    task, data_dir = given["task"], given["data_dir"]
+    if task is None or (isinstance(task, str) and not task.endswith(tasks_file.ENDING)):
+        return _one(given)
+    if said := [name for name in _OF_FILES if given[name] is not None]:
+        raise ValueError(f"{', '.join(said)} are of one task: say them of each of several (task)")
+    if isinstance(task, Mapping):
+        return {name: _of_several(name, said) for name, said in task.items()}
+    tasks: list[tuple[str, Labelled | OfTask]] = []
+    for name in [task] if isinstance(task, str) else task:
+        if name.endswith(tasks_file.ENDING):
+            known = tasks_file.read(name)
+            tasks += [(known_name, _of_several(known_name, of)) for known_name, of in known.items()]
+        else:
+            tasks.append((name, OfTask(name, data_dir)))
+    names = [name for name, _ in tasks]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"several tasks have one name: {', '.join(sorted(twice))}")
+    return dict(tasks)
+
+
+def _of_several(name: str, said: Mapping[str, Any]) -> Labelled | OfTask:
+    """What is said of one of several tasks.
+
+    Raises:
+      ValueError: nobody can say that of a task.
+    """
+    known = (*_OF_FILES, "task", "data_dir", "labels")
+    if unknown := [word for word in said if word not in known]:
+        advice = nearest(unknown[0], known, of="words")
+        raise ValueError(f"task {name}: nothing reads {unknown[0]!r}{advice}")
+    try:
+        one: Any = _one({**dict.fromkeys(known), **said})
+    except ValueError as error:
+        raise ValueError(f"task {name}: {error}") from error
+    labels = said.get("labels")
+    if labels is None or isinstance(one, Labelled):
+        return one if labels is None else one._replace(labels=labels)
+    raise ValueError(
+        f"task {name}: the task {one.name!r} says what its classes are: leave out labels"
+    )
+
+
+def _one(given: Mapping[str, Any]) -> Labelled | OfTask:
+    """A task by name, or files and what is said of them."""
     task, data_dir = given["task"], given["data_dir"]
     if task is not None:
         if said := [name for name in _OF_FILES if given[name] is not None]:

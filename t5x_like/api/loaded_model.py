@@ -17,17 +17,16 @@ from t5x_like.api import foreign_names, predictors
 from t5x_like.api.foreign_names import named_here
 from t5x_like.api.options import Options
 from t5x_like.api.predictors import Asked
-from t5x_like.core import whole_files
-from t5x_like.core.buckets import sending, staging, storage
+from t5x_like.core.buckets import staging, storage
 from t5x_like.core.spelling import nearest
 from t5x_like.inference.attention_maps import AttentionMap, attention_maps
 from t5x_like.inference.decoding.settings import Decoding
 from t5x_like.inference.masked_words import MaskedWords
 from t5x_like.inference.model_on_mesh import ModelOnMesh
-from t5x_like.inference.text_rows import Framing, Row
+from t5x_like.inference.text_rows import whole_rows
 from t5x_like.runs import run_directory
 from t5x_like.runs.saved_model import SavedModel
-from t5x_like.runs.trained import shared_parameters, trained_run
+from t5x_like.runs.trained import one_head, shared_parameters, trained_run
 
 if TYPE_CHECKING:
     from t5x_like.api.predictors import Ask
@@ -50,6 +49,7 @@ class LoadedModel:
       run: the run; None if the directory holds no run.
       original: the folder of the files that came with it from Hugging Face; None for a run.
       labels: the names of the classes that a run has learned.
+      task_head: the task whose head it has, of a run of several.
     """
 
     model: Any
@@ -59,6 +59,7 @@ class LoadedModel:
     run: TrainedRun | None = None
     original: epath.Path | None = None
     labels: Sequence[str] = ()
+    task_head: str | None = None
 
     def __repr__(self) -> str:
         return f"LoadedModel({type(self.model).__name__}, step {self.step}, {self.directory!r})"
@@ -69,6 +70,18 @@ class LoadedModel:
             other = foreign_names.METHODS.get(name)
             advice = f": here it is {other}" if other else ""
             raise AttributeError(f"a LoadedModel has no {name!r}{advice}", name=name, obj=self)
+
+    def head(self, task: str) -> LoadedModel:
+        """The model of one task of a run of several: the body, and the head of this task.
+
+        Raises:
+          ValueError: it has no such head.
+        """
+        one_head.check(self.model, task)
+        assert self.run is not None  # several heads are those of a run
+        run = one_head.of_run(self.run, task)
+        labels = run_directory.read_class_names(storage.path(self.directory), task)
+        return dataclasses.replace(self, model=run.model, run=run, labels=labels, task_head=task)
 
     def evaluate(
         self,
@@ -82,7 +95,8 @@ class LoadedModel:
     ) -> dict[str, Columns]:
         """{task: {who: {metric: value}}}, as `t5x_like eval`.
 
-        Without a task or files, they are those of the held-out text of the run, beside baselines.
+        Without a task or files, they are those of the held-out text of the run, beside baselines;
+        of a run of several tasks those of each.
 
         Args:
           task: a task or mixture to evaluate on: its author's metrics, or else `exact_match`; for a
@@ -100,31 +114,24 @@ class LoadedModel:
             `corpus` is not there or not for this model.
           OSError: predictions cannot be written.
         """
-        from t5x_like.runs.trained import baseline_comparison, labelled_sets, task_evaluation
-        from t5x_like.runs.trained.named_tasks import Named
+        from t5x_like.runs.trained import run_evaluation
 
         if self.run is None:
             raise ValueError(
                 f"{self.directory} is not a run and has no text to evaluate on: train with it "
                 "(INIT_FROM), or evaluate the run that it came from"
             )
-        rows = self.run.rows
-        if files := labelled_sets.held_out(self.run, self.directory, task, data_dir):
-            task, corpus = None, files
-        if task is not None or corpus is not None:
-            at_most = None if batches is None else batches * rows
-            named = Named(task=task, corpus=corpus, split=split, at_most=at_most)
-            folder = f"{self.directory}/predictions" if predictions is None else predictions
-            if predictions is None:
-                whole_files.check_no_link(folder, inside=self.directory)
-            with sending.written(folder) as path:
-                return task_evaluation.columns(self.run, named, predictions=path, report=_note)
-        columns = baseline_comparison.columns(
-            self.run, batch_size=rows, batches=batches or 50, report=_note
+        return run_evaluation.columns(
+            self.run,
+            self.directory,
+            task=task,
+            data_dir=data_dir,
+            corpus=corpus,
+            split=split,
+            batches=batches,
+            predictions=predictions,
+            report=_note,
         )
-        if not columns:
-            raise ValueError(f"the tasks of {self.directory} hold no documents out")
-        return columns
 
     def predict(
         self,
@@ -193,7 +200,7 @@ class LoadedModel:
           ValueError: no vocabulary is known, or a text is longer than the model has positions.
         """
         reader: Any = self.predictor("embed", layer=layer, pooling="tokens")
-        states: list[np.ndarray] = reader.vectors(_whole_rows(reader.framing, texts))
+        states: list[np.ndarray] = reader.vectors(whole_rows(reader.framing, texts))
         return states
 
     def attention(self, texts: Sequence[str]) -> list[AttentionMap]:
@@ -206,7 +213,7 @@ class LoadedModel:
             has positions.
         """
         reader: Any = self.predictor("embed")
-        return attention_maps(reader.model, reader.framing, _whole_rows(reader.framing, texts))
+        return attention_maps(reader.model, reader.framing, whole_rows(reader.framing, texts))
 
     def export(
         self,
@@ -242,6 +249,7 @@ class LoadedModel:
             self.directory,
             self.original,
             self.labels,
+            self.task_head,
         )
         return export.write(saved, directory, overwrite=overwrite, push=push, private=private)
 
@@ -300,7 +308,10 @@ class LoadedModel:
 
     def _asked(self) -> Asked:
         if self.vocabulary is None:
-            raise ValueError(f"{self.directory} reads no text: {self._why_no_vocabulary()}")
+            from t5x_like.interop.tokenizers import from_files
+
+            original = self.original and staging.fetched(self.original)
+            raise ValueError(f"{self.directory} reads no text: {from_files.why_none(original)}")
         run = None if self.run is None else self.run.run
         mesh = ModelOnMesh(self.model, None if run is None else run.layout)
         tuned = (
@@ -309,27 +320,6 @@ class LoadedModel:
             else (self.run.no_answer_threshold, self.run.class_threshold, self.run.temperature)
         )
         return Asked(mesh, self.vocabulary, run, self.original, self.labels, *tuned)
-
-    def _why_no_vocabulary(self) -> str:
-        from t5x_like.interop.tokenizers import from_files
-
-        if self.original is None:
-            return "it came without a vocabulary"
-        vocabulary, why = from_files.find(staging.fetched(self.original))
-        return why if vocabulary is None else "this release reads its tokenizer: import it again"
-
-
-@staging.naming_addresses()
-def _whole_rows(framing: Framing, texts: Sequence[str]) -> list[Row]:
-    """The rows of texts, none of which is cut."""
-    rows = [framing.text(text) for text in texts]
-    for text, row in zip(texts, rows, strict=True):
-        if row.truncated:
-            raise ValueError(
-                f"{text[:60]!r} has more tokens than the model has positions: at most "
-                f"{framing.max_length}"
-            )
-    return rows
 
 
 def _note(line: str) -> None:

@@ -13,6 +13,7 @@ from etils import epath
 from t5x_like.api.options import Options
 from t5x_like.core.abilities import (
     AnswersTask,
+    AnswersTasks,
     GivesStates,
     GuessesMasked,
     MarksReplaced,
@@ -41,6 +42,7 @@ from t5x_like.inference.text_rows import Framing
 from t5x_like.inference.writing import Answering, Writer
 from t5x_like.interop.hugging_face import families
 from t5x_like.interop.tokenizers.to_files import FAMILIES, Family, as_imported
+from t5x_like.runs.trained import one_head
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Objective, Vocabulary
@@ -133,11 +135,18 @@ class Asked:
         """Whether it has a task's head."""
         return can(self.module, AnswersTask)
 
+    def check_one_head(self) -> None:
+        """Raises ValueError where it has the heads of several tasks."""
+        if can(self.module, AnswersTasks):
+            raise one_head.which(self.module)
+
     @property
     def family(self) -> Family:
         """The special tokens around texts, as in the family's tokenizers at Hugging Face."""
+        of = self.module
+        model = of.of_task(of.tasks[0]) if can(of, AnswersTasks) else of
         try:
-            family = FAMILIES[families.model_type(self.module)]
+            family = FAMILIES[families.model_type(model)]
             return family if self.run else as_imported(family, self.file)
         except (KeyError, ValueError):  # a family of the user's, or without a counterpart there
             return _WRITER if self.writes else _ENCODER
@@ -224,6 +233,7 @@ def usual_ask(model: Asked, records: Sequence[Mapping[str, Any]]) -> Ask:
     Raises:
       ValueError: the model does nothing with such texts; the error says what it can do.
     """
+    model.check_one_head()
     able = model.able()
     blanks = any(has_blank(str(record.get("inputs", ""))) for record in records)
     for ask in ("answer", *(["fill"] * blanks), "mark", "write"):
@@ -244,6 +254,8 @@ def predictor(model: Asked, ask: Ask, options: Options) -> Predictor:
     Raises:
       ValueError: the model cannot be asked this, or not with these options.
     """
+    if ask == "answer":
+        model.check_one_head()
     able = model.able()
     if ask not in able:
         can = ", ".join(f"{name} ({ASKS[name]})" for name in able)

@@ -75,6 +75,7 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("model_dir", metavar="RUN", help="the run's MODEL_DIR")
     opening.add_step(parser)
+    opening.add_task_head(parser)
     parser.add_argument(
         "--batch_size", type=int, default=32, metavar="B", help="rows of a batch (default: 32)"
     )

@@ -37,6 +37,7 @@ def main(argv: list[str]) -> int:
         "--to", dest="target", required=True, metavar="HF_DIR", help="the directory to write"
     )
     opening.add_step(parser)
+    opening.add_task_head(parser)
     parser.add_argument(
         "--overwrite",
         action="store_true",
@@ -75,6 +76,7 @@ def main(argv: list[str]) -> int:
         overwrite=args.overwrite,
         push=args.push,
         private=args.private,
+        task_head=args.task_head,
         modules=args.module,
     )
     print("\n".join(lines))
@@ -83,6 +85,8 @@ def main(argv: list[str]) -> int:
 
 def _adapter(args: argparse.Namespace) -> int:
     """Writes the files of an adapter."""
+    if args.task_head:
+        raise ValueError("--task_head is for whole models: an adapter has one head")
     if args.push:
         raise ValueError("--push uploads whole models: upload an adapter with `hf upload`")
 

@@ -20,6 +20,8 @@ examples:
       writes the column targets for the column inputs
   t5x_like finetune runs/mine --task sst2 --data_dir data/glue
       a task by its name, from the files of its authors (--tasks lists the names)
+  t5x_like finetune runs/mine --task sst2,mrpc,stsb --data_dir data/glue
+      several tasks at once, with one body and a head for each
   t5x_like finetune google-bert/bert-base-uncased --train news.conll --epochs 4
       tags of words, from a model of Hugging Face
   t5x_like finetune runs/mine --train train-v2.0.json --dev dev-v2.0.json
@@ -46,7 +48,11 @@ def _finetune(argv: list[str]) -> int:
         "answers, texts to write), or on a task by its name.",
         epilog=_EPILOG,
     )
-    finetuning.add(parser, task="the task")
+    finetuning.add(
+        parser,
+        task="the task; several, with commas between them, or a .toml file that names files of "
+        "each, get one body and a head each",
+    )
     run = parser.add_argument_group("draws")
     run.add_argument("--seed", type=int, metavar="N", help="seed of the head, order and dropout")
     run.add_argument(
@@ -64,8 +70,10 @@ def _finetune(argv: list[str]) -> int:
 def _run(args: argparse.Namespace, bindings: list[str]) -> int:
     from t5x_like.api.finetuning import finetune
 
-    drawn = {"seed": args.seed, "examples": args.examples}
-    run = finetune(args.source, **finetuning.given(args), **drawn, gin=bindings)
+    given = finetuning.given(args) | {"seed": args.seed, "examples": args.examples}
+    if args.task is not None and "," in args.task:
+        given["task"] = args.task.split(",")
+    run = finetune(args.source, **given, gin=bindings)
     outcome = run.train()
     if not outcome.left and processes.is_first():
         where = run.run.model_dir

@@ -82,7 +82,10 @@ def main(argv: list[str]) -> int:
         print(_summary(done, args.output), file=sys.stderr)
         return 0
     predicted = dict(pair for some in predictions.predict(predictor, records) for pair in some)
-    others = {name: model.beside(name).predictor(ask, **options) for name in args.beside}
+    others = {
+        name: opening.headed(model.beside(name), args).predictor(ask, **options)
+        for name in args.beside
+    }
     said = {
         name: dict(pair for some in predictions.predict(other, records) for pair in some)
         for name, other in others.items()
@@ -125,6 +128,7 @@ def _parser() -> CommandParser:
     )
     _add_texts(parser)
     opening.add_step(parser)
+    opening.add_task_head(parser)
     parser.add_argument(
         "--batch_size",
         type=arguments.positive,

@@ -61,6 +61,9 @@ class Writer:
         if isinstance(value, tuple | list):
             parts = "".join(f"{self.reference(part)}, " for part in value)
             return f"[{parts}]" if isinstance(value, list) else f"({parts})"
+        if isinstance(value, dict):
+            items = [f"{name!r}: {self.reference(part)}" for name, part in value.items()]
+            return f"{{{', '.join(items)}}}"
         if callable(value):
             return f"@{self._selector(value)}"
         try:

@@ -27,6 +27,7 @@ _MODULES = frozenset(
         "t5x_like.config.presets",
         "t5x_like.runs.run",
         "t5x_like.data.rows.feature_converters",
+        "t5x_like.data.rows.task_rows",
         "t5x_like.data.dataset",
         "t5x_like.data.corpora.user_corpus",
         "t5x_like.data.vocabulary_choice",

@@ -121,6 +121,20 @@ class AnswersTask(Protocol):
         """
 
 
+class AnswersTasks(Protocol):
+    """It has the heads of several tasks.
+
+    Attributes:
+      tasks: the names of the tasks.
+    """
+
+    @property
+    def tasks(self) -> tuple[str, ...]: ...
+
+    def of_task(self, name: str) -> Any:
+        """A model of one task, which `AnswersTask`, with the same parameters."""
+
+
 class NamesClasses(AnswersTask, Protocol):
     """Its answers are classes of whole texts, or of tokens, which are tags.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from t5x_like.data.task import Task
 from t5x_like.data.task_files import task_records
 from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
 
+Files = str | Sequence[str]
 ROW = 512
 """The default number of tokens in a row."""
 
@@ -52,13 +54,14 @@ class DataNames:
         or mixture of SeqIO's registry, or a task or mixture that `t5x_like cache` recorded.
       mixture_or_task_module: the module or `.py` file that registers the task or mixture.
       corpus: files (a path or glob, or several), `tfds:<name>`, or one directory that holds a
-        cache; where set, it replaces `mixture_or_task_name`. A dict {name: files} is a mixture.
+        cache; where set, it replaces `mixture_or_task_name`. A dict {name: files} is a mixture, of
+        which a text may also be a dict of its `files` and of what `read_corpus` takes besides.
         Text that is `Withheld` is an error where it is looked for.
       corpus_exponent: the exponent of the numbers of documents in such a mixture
         (`languages.temper`).
       read_corpus: makes a corpus from `corpus`.
       objective: the objective for a corpus that is named without one: a preset's name, or an
-        objective.
+        objective; or {name: objective} of the texts of a mixture.
       find_objective: returns the objective of a preset's name.
       sentences: the language by whose rules plain text is cut into sentences, which are the
         segments at which objectives cut; or "lines". For a mixture also {name: language}.
@@ -70,10 +73,10 @@ class DataNames:
     lengths: Mapping[str, int] | None = None
     mixture_or_task_name: str | None = None
     mixture_or_task_module: str | None = None
-    corpus: str | Sequence[str] | Mapping[str, str | Sequence[str]] | Withheld | None = None
+    corpus: Files | Mapping[str, Files | Mapping[str, Any]] | Withheld | None = None
     corpus_exponent: float = 1.0
     read_corpus: CorpusMaker = user_corpus
-    objective: Objective | str | None = None
+    objective: Objective | str | Mapping[str, Objective] | None = None
     find_objective: Callable[[str], Objective] = objectives.preset
     sentences: str | Mapping[str, str] = sentences.DEFAULT
     vocabulary: VocabularyChoice | KnownVocabulary = dataclasses.field(
@@ -92,15 +95,63 @@ class DataNames:
                 f"{{'inputs': 512, 'targets': 114}}, not {lengths!r}"
             )
         sentences.check(self.sentences, self.corpus)
+        texts = self.corpus if isinstance(self.corpus, Mapping) else {}
+        objectives = self.objective if isinstance(self.objective, Mapping) else {}
+        if objectives and {*objectives} != {*texts} and not isinstance(self.corpus, Withheld):
+            raise ValueError(
+                f"OBJECTIVE names objectives of {', '.join(objectives)}, but CORPUS is a "
+                f"mixture of {', '.join(texts) or 'nothing'}: give one to each, or one for all"
+            )
+        for name, named in texts.items():
+            if isinstance(named, Mapping) and "files" not in named:
+                raise ValueError(f"CORPUS: the text {name!r} has no 'files', only {[*named]}")
+
+    def of_text(self, name: str) -> Self:
+        """The names of one text of a mixture, without the others; it keeps its name."""
+        objective, corpus = self.objective, self.corpus
+        read: Any = self.read_corpus
+        if isinstance(objective, Mapping):
+            objective = objective[name]
+        if isinstance(corpus, Mapping):
+            named, corpus = corpus[name], {name: self._files_of_texts()[name]}
+            settings = {**named} if isinstance(named, Mapping) else {}
+            settings.pop("files", None)
+            read = functools.partial(read, **settings)
+        return dataclasses.replace(self, corpus=corpus, objective=objective, read_corpus=read)
+
+    @property
+    def files(self) -> Files | Mapping[str, Files] | None:
+        """The files of `corpus`, or of each text of a mixture; None where none may be read."""
+        if not isinstance(self.corpus, Mapping):
+            return None if isinstance(self.corpus, Withheld) else self.corpus
+        held_out = {
+            name: named.get("validation_files") or []
+            for name, named in self.corpus.items()
+            if isinstance(named, Mapping)
+        }
+        return {
+            name: [*_listed(files), *_listed(held_out.get(name, []))]
+            for name, files in self._files_of_texts().items()
+        }
+
+    def _files_of_texts(self) -> dict[str, Files]:
+        """The files of each text of a mixture, without those that are held out."""
+        assert isinstance(self.corpus, Mapping)
+        return {
+            name: named["files"] if isinstance(named, Mapping) else named
+            for name, named in self.corpus.items()
+        }
 
     @property
     def chosen_objective(self) -> Objective | None:
-        """`objective` as an object.
+        """`objective` as an object; None where each text of a mixture has its own.
 
         Raises:
           ValueError: no preset has this name.
         """
         named = self.objective
+        if isinstance(named, Mapping):
+            return None
         return self.find_objective(named) if isinstance(named, str) else named
 
     def reads_objective(self) -> bool:
@@ -109,6 +160,8 @@ class DataNames:
         Raises:
           ValueError: nothing has this name.
         """
+        if isinstance(self.objective, Mapping):
+            return True
         if self.is_cache():
             cache = Cache.open(str(self.corpus))
             return self.chosen_objective == self.objective_for(cache)
@@ -149,8 +202,8 @@ class DataNames:
             raise ValueError(self.corpus.reason)
         if isinstance(self.corpus, Mapping):
             return tuple(
-                dataclasses.replace(self._files(files, name), name=name)
-                for name, files in self.corpus.items()
+                dataclasses.replace(self.of_text(name)._files(files, name), name=name)
+                for name, files in self._files_of_texts().items()
             )
         if self.corpus:
             return (self._files(self.corpus),)
@@ -175,7 +228,7 @@ class DataNames:
             return (dataclasses.replace(named_task, name=name),)
         return None
 
-    def _files(self, named: str | Sequence[str], name: str | None = None) -> Task:
+    def _files(self, named: Files, name: str | None = None) -> Task:
         corpus, objective = self._with_objective(self.read_corpus(named))
         known_by: list[Any] = absolute_names(named)
         if any(column.holds != "text" for column in corpus.columns):
@@ -287,7 +340,10 @@ class DataNames:
         )
 
 
+def _listed(files: Files) -> list[str]:
+    return [files] if isinstance(files, str) else [*files]
+
+
 def absolute_names(corpus: str | Sequence[str]) -> list[str]:
     """The names of a corpus with absolute paths, so that they mean the same in every folder."""
-    several = [corpus] if isinstance(corpus, str) else corpus
-    return [p if p.startswith(TFDS) else storage.absolute(p) for p in several]
+    return [p if p.startswith(TFDS) else storage.absolute(p) for p in _listed(corpus)]

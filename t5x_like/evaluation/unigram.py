@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from t5x_like.data.rows import task_rows
 from t5x_like.data.samples.samples import RecordSamples, WindowSamples
 from t5x_like.data.streams import stream
 from t5x_like.evaluation import baselines
@@ -60,6 +62,8 @@ def unigram_metrics(
     """
     if task.objective.answers in _LABELS:
         return baselines.class_shares(rows)
+    if not counts.ndim:  # no training text has been counted
+        return {}
     step = baselines.unigram(baselines.with_special_targets(counts, rows, task.token_ids))
     frequent = evaluate(step, None, rows, token_bytes=token_bytes)
     metrics = {name: frequent[name] for name in ("bits_per_byte",) if name in frequent}
@@ -116,10 +120,10 @@ def held_out_baselines(
     metrics_by_name: Metrics = {}
     for examples in validation:
         task = examples.task
-        if not counts[task.name].ndim and task.objective.answers not in _LABELS:
-            continue  # no training text has been counted
         most = min(batches, -(-_ROWS // batch_size))
-        rows = [*stream.eval_stream(examples, batch_size=batch_size, max_batches=most)]
+        converter = task_rows.apart(examples.converter)
+        apart = dataclasses.replace(examples, converter=converter)
+        rows = [*stream.eval_stream(apart, batch_size=batch_size, max_batches=most)]
         metrics = unigram_metrics(
             rows,
             counts[task.name],

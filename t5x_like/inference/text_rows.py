@@ -232,3 +232,19 @@ def bucket(length: int) -> int:
     while size < length:
         size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
     return size
+
+
+def whole_rows(framing: Framing, texts: Sequence[str]) -> list[Row]:
+    """The rows of texts.
+
+    Raises:
+      ValueError: one of them would be cut.
+    """
+    rows = [framing.text(text) for text in texts]
+    for text, row in zip(texts, rows, strict=True):
+        if row.truncated:
+            raise ValueError(
+                f"{text[:60]!r} has more tokens than the model has positions: at most "
+                f"{framing.max_length}"
+            )
+    return rows

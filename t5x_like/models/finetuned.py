@@ -96,24 +96,32 @@ class FineTuned(OnBody, TermLoss):
             alternatives = _tokens(batch).shape[1]
             batch = {name: x.reshape(-1, *x.shape[2:]) for name, x in batch.items() if x.ndim > 1}
         keys = subkeys(key, 2)
-        tokens_BL = _tokens(batch)
-        counts_BL = self._counts(batch)
-        if self.head is None:
-            raise ValueError("this body has no head: read its states with body.hidden(batch)")
+        counts_BL = counts(batch, self.padding)
         want = want._replace(states=want.states or self.mixture is not None)
         states = self.body.hidden(prompts.before(self.prompt, batch), keys[0], want=want)
         states = prompts.without(self.prompt, states)
         x_BLD = states.last
         if self.mixture is not None and states.states is not None:
             x_BLD = self.mixture(states.states)
-        logits = self.head(x_BLD, tokens_BL, counts_BL, keys[1])
-        if "word_ids" in batch:
-            logits = word_means.of_words(logits, batch["word_ids"])
+        logits = self.of_states(x_BLD, batch, keys[1])
         if alternatives is not None:
             counts_BAL = counts_BL.reshape(-1, alternatives, counts_BL.shape[-1])
             chosen_BA = logits.reshape(-1, alternatives)
             logits = label_heads.of_alternatives(chosen_BA, counts_BAL)
         return logits, states
+
+    def of_states(self, x_BLD: jax.Array, batch: Batch, key: jax.Array | None = None) -> jax.Array:
+        """The logits of the head for states of the body, one row for each of theirs.
+
+        Raises:
+          ValueError: there is no head.
+        """
+        if self.head is None:
+            raise ValueError("this body has no head: read its states with body.hidden(batch)")
+        logits: jax.Array = self.head(x_BLD, _tokens(batch), counts(batch, self.padding), key)
+        if "word_ids" in batch:
+            logits = word_means.of_words(logits, batch["word_ids"])
+        return logits
 
     @property
     def max_tokens(self) -> int | None:
@@ -179,11 +187,11 @@ class FineTuned(OnBody, TermLoss):
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """The denominators of `task`, the weight of the labels, and of `r_drop`."""
-        counted = label_losses.label_weights(batch, self._counts(batch))
+        counted = label_losses.label_weights(batch, counts(batch, self.padding))
         weighed = label_losses.example_weights(batch, counted)
         weights = {"task": self.label_loss.denominator(batch, weighed)}
         if self.distillation is not None:
-            tokens = accounting.count(self._counts(batch))
+            tokens = accounting.count(counts(batch, self.padding))
             more = {"states": tokens} if self.distillation.states else {}
             return {**weights, "teacher": weighed.sum(), **more}
         return weights | ({"r_drop": weighed.sum()} if self.r_drop else {})
@@ -195,7 +203,7 @@ class FineTuned(OnBody, TermLoss):
 
         In training, R-Drop's term besides.
         """
-        counted = label_losses.label_weights(batch, self._counts(batch))
+        counted = label_losses.label_weights(batch, counts(batch, self.padding))
         weighed = label_losses.example_weights(batch, counted)
         if self.distillation is not None:
             return *self._taught(batch, key, counted, weighed), carry
@@ -239,7 +247,7 @@ class FineTuned(OnBody, TermLoss):
             if self.teacher_projection is not None:
                 states_BMLD = self.teacher_projection(states_BMLD)
             terms["states"] = distillation.of_states(
-                states_BMLD, batch[task_distillation.STATES], self._counts(batch)
+                states_BMLD, batch[task_distillation.STATES], counts(batch, self.padding)
             )
         return terms, dict(metrics)
 
@@ -251,13 +259,14 @@ class FineTuned(OnBody, TermLoss):
 
     def counted(self, batch: Batch) -> dict[str, jax.Array]:
         """Counts tokens only."""
-        return {"tokens": accounting.count(self._counts(batch))}
+        return {"tokens": accounting.count(counts(batch, self.padding))}
 
-    def _counts(self, batch: Batch) -> jax.Array:
-        """Above 0 for tokens; all count where nothing marks padding."""
-        if "encoder_attention_mask" in batch:
-            return batch["encoder_attention_mask"]
-        return _tokens(batch) != (-1 if self.padding is None else self.padding)
+
+def counts(batch: Batch, padding: int | None) -> jax.Array:
+    """Above 0 for the tokens that a head on a body reads; all count where nothing marks padding."""
+    if "encoder_attention_mask" in batch:
+        return batch["encoder_attention_mask"]
+    return _tokens(batch) != (-1 if padding is None else padding)
 
 
 def _tokens(batch: Batch) -> Any:

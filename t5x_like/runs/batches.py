@@ -7,7 +7,9 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from t5x_like.core.abilities import AnswersTasks, can
 from t5x_like.core.global_batches import ToDevice
+from t5x_like.core.protocols import tasks
 from t5x_like.data.streams import stream
 from t5x_like.evaluation.evaluator import evaluate, with_row_names
 from t5x_like.evaluation.unigram import held_out_baselines
@@ -121,6 +123,8 @@ class PhaseBatches:
                 map(self.complete, map(to_device, rows)),
                 token_bytes=self.token_bytes,
             )
+            if can(self.run.abstract_model, AnswersTasks):
+                metrics = tasks.own(metrics, examples.task.name)
             of_model[examples.task.name] = metrics
             metrics = with_row_names(metrics, examples.task.objective)
             for name in metrics.keys() - set(TOTALS):

@@ -38,7 +38,8 @@ class InitFrom:
       directory: the directory of a run, or one that `t5x_like import` wrote.
       step: the step of the checkpoint; the newest by default.
       rename: {regular expression: replacement} on the saved paths, applied in order. Paths are
-        written as `t5x_like inspect` shows them: `encoder.embedding.tokens.table`.
+        written as `t5x_like inspect` shows them: `encoder.embedding.tokens.table`. With several
+        replacements, a parameter goes to several places.
       skip: regular expressions; a parameter whose path contains a match is initialised.
         `PATTERN@10-11` initialises these layers of a stack, counted from 0 at the input.
       layers: the layers to take from each saved stack, counted from 0: one for each layer of this
@@ -48,7 +49,7 @@ class InitFrom:
 
     directory: str | None
     step: int | None = None
-    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    rename: Mapping[str, str | Sequence[str]] = dataclasses.field(default_factory=dict)
     skip: Sequence[str] = ()
     layers: Sequence[int] | None = None
     model: bool = False
@@ -56,10 +57,12 @@ class InitFrom:
     def __post_init__(self) -> None:
         if isinstance(self.skip, str):
             raise ValueError(f"InitFrom.skip is a list of patterns, not {self.skip!r}")
-        for pattern, replacement in (
-            *self.rename.items(),
-            *((skipped, "") for skipped in self.skip),
-        ):
+        renamed = [
+            (pattern, each)
+            for pattern, of in self.rename.items()
+            for each in ([of] if isinstance(of, str) else of)
+        ]
+        for pattern, replacement in (*renamed, *((skipped, "") for skipped in self.skip)):
             try:
                 re.sub(pattern, replacement, "")
             except re.error as error:

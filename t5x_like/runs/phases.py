@@ -13,8 +13,10 @@ import numpy as np
 from flax import nnx
 
 from t5x_like.core import global_batches
+from t5x_like.core.abilities import AnswersTasks, can
 from t5x_like.core.buckets import staging
 from t5x_like.core.spelling import differences
+from t5x_like.data.rows import task_rows
 from t5x_like.data.samples.randomness import EVALUATION_SEED, phase_seed
 from t5x_like.data.streams import mixtures, stream
 from t5x_like.evaluation.tasks import answers
@@ -148,17 +150,19 @@ class RunPhase:
         answerer = functools.partial(
             answers.ModelAnswers,
             layout=run.layout,
-            converter=run.feature_converter,
+            converter=task_rows.apart(run.feature_converter),
             batch_size=options.batch_size,
             ids=tasks[0].token_ids,
             lengths=tasks[0].lengths,
-            features=tasks[0].features,
         )
-        return TaskEvaluation(
-            opened,
-            lambda params: answerer(model=nnx.merge(program.graphdef, params)),
-            report,
-        )
+        features = {task.name: task.features for task in tasks}
+
+        def of_task(params: Any, name: str) -> answers.ModelAnswers:
+            model = nnx.merge(program.graphdef, params)
+            model = model.of_task(name) if can(model, AnswersTasks) else model
+            return answerer(model=model, features=features[name])
+
+        return TaskEvaluation(opened, of_task, report)
 
     def _examples(
         self, tasks: Sequence[Task]

@@ -13,6 +13,8 @@ from etils import epath
 from flax import nnx
 
 from t5x_like.config import gin_text
+from t5x_like.core.abilities import AnswersTasks, can
+from t5x_like.core.protocols.tasks import of_task
 from t5x_like.data.samples.passes import Passes
 from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
 from t5x_like.runs import run_directory
@@ -188,7 +190,7 @@ def _parts(
         "metadata": {**identity, "texts": _sizes(itertools.chain(*tasks)), "config": config},
         "initial": _initial(run, programs[0], vocabulary, log),
         # Not earlier: a run that cannot resume the one in the directory must not change it.
-        "before_training": functools.partial(_write_directory, model_dir, config, tasks[0][0]),
+        "before_training": functools.partial(_write_directory, model_dir, config, run, tasks[0]),
     }
 
 
@@ -200,10 +202,15 @@ def _note_machines(
             log.message(f"Note: {finding}.")
 
 
-def _write_directory(model_dir: epath.Path, config: str, task: Task) -> None:
-    run_directory.write(
-        model_dir, config=config, vocabulary=task.vocabulary, labels=task.label_names
-    )
+def _write_directory(model_dir: epath.Path, config: str, run: Run, tasks: Sequence[Task]) -> None:
+    labels = tasks[0].label_names
+    if can(run.abstract_model, AnswersTasks):
+        labels = {
+            of_task(task.name, column): names
+            for task in tasks
+            for column, names in task.label_names.items()
+        }
+    run_directory.write(model_dir, config=config, vocabulary=tasks[0].vocabulary, labels=labels)
 
 
 def _sizes(tasks: Iterable[Task]) -> dict[str, dict[str, int]]:

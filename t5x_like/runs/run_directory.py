@@ -17,6 +17,7 @@ from t5x_like.config import former_names, gin_config, gin_files, gin_text
 from t5x_like.core import whole_files
 from t5x_like.core.buckets import storage
 from t5x_like.core.protocols.data import Vocabulary
+from t5x_like.core.protocols.tasks import own
 from t5x_like.data.cache import typed_json
 from t5x_like.data.cache.lock import HeldError, sole_writer
 from t5x_like.data.user_modules import import_module
@@ -60,7 +61,8 @@ def write(
       model_dir: the directory.
       config: the configuration as gin text.
       vocabulary: the vocabulary; None if it is unknown.
-      labels: {column: the names of its classes}, in the order of the model's logits.
+      labels: {column: the names of its classes}, in the order of the model's logits; of several
+        tasks {"<task>/<column>": names}.
     """
     if labels:
         text = json.dumps(labels, indent=1, ensure_ascii=False)
@@ -161,6 +163,8 @@ def read_vocabulary(model_dir: epath.Path) -> Vocabulary:
 def read_labels(model_dir: epath.Path) -> Mapping[str, tuple[str, ...]]:
     """{column: the names of its classes} that a run has learned; empty where it has no labels.
 
+    A column of one of several tasks is `<task>/<column>`.
+
     Raises:
       ValueError: the file is damaged.
     """
@@ -173,13 +177,18 @@ def read_labels(model_dir: epath.Path) -> Mapping[str, tuple[str, ...]]:
     return labels
 
 
-def read_class_names(model_dir: epath.Path) -> tuple[str, ...]:
+def read_class_names(model_dir: epath.Path, task: str | None = None) -> tuple[str, ...]:
     """The names of a run's classes in the order of its logits; empty where it has no labels.
+
+    Args:
+      model_dir: the directory of the run.
+      task: the task whose classes they are, of several.
 
     Raises:
       ValueError: as `read_labels`.
     """
-    return next(iter(read_labels(model_dir).values()), ())
+    labels = read_labels(model_dir)
+    return next(iter((labels if task is None else own(labels, task)).values()), ())
 
 
 def copy(files: Iterable[epath.PathLike], target: epath.Path) -> None:

@@ -34,7 +34,8 @@ class SavedModel:
     """An abstract model, its parameters as a plain dict of `LazyArray`, and its vocabulary.
 
     `directory` is where it was read from, `original` the folder of the files that an import copied,
-    `labels` are the names of the classes that a run has learned.
+    `labels` are the names of the classes that a run has learned. `task_head` is the task whose head
+    it has, of a run of several.
     """
 
     model: nnx.Module
@@ -44,6 +45,7 @@ class SavedModel:
     directory: str
     original: epath.Path | None
     labels: Sequence[str]
+    task_head: str | None = None
 
 
 def check_new(directory: str) -> None:

@@ -11,6 +11,7 @@ from flax import nnx
 
 from t5x_like.api.exporting import whole_export
 from t5x_like.core import whole_files
+from t5x_like.core.abilities import AnswersTasks, can
 from t5x_like.core.buckets import storage
 from t5x_like.interop.hugging_face import auto_classes, families
 from t5x_like.interop.peft import adapter_directory
@@ -73,6 +74,11 @@ def export_adapter(
     if not overwrite and (place / adapter_directory.CONFIG).exists():
         raise FileExistsError(f"{target} has an adapter already: name another, or use --overwrite")
     model = saved_model.read(source, step=step, modules=modules)
+    if can(model.model, AnswersTasks):
+        raise ValueError(
+            f"{source} has heads of several tasks, and PEFT keeps one beside an adapter: export "
+            "one whole model, without --adapter and with --task_head"
+        )
     base = base or _started_from(source)
     make = saved_model.constructor(source, modules, step=model.step)
     plain = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))

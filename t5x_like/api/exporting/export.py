@@ -14,13 +14,14 @@ from etils import epath
 
 from t5x_like.api.exporting import model_card, training_record, whole_export
 from t5x_like.core import whole_files
+from t5x_like.core.abilities import AnswersTasks, can
 from t5x_like.core.buckets import storage
 from t5x_like.interop.hugging_face import model_directory
 from t5x_like.interop.hugging_face.configuration.settings import Settings
 from t5x_like.interop.hugging_face.files import hub, kept_files, safetensors_files
 from t5x_like.interop.tokenizers import to_files
 from t5x_like.runs import run_directory, saved_model
-from t5x_like.runs.trained import merged_model
+from t5x_like.runs.trained import merged_model, one_head
 
 if TYPE_CHECKING:
     from flax import nnx
@@ -37,6 +38,7 @@ def export(
     overwrite: bool = False,
     push: str | None = None,
     private: bool = False,
+    task_head: str | None = None,
     modules: Collection[str] = (),
 ) -> list[str]:
     """Writes the model of a directory for transformers; memory stays near one parameter.
@@ -50,6 +52,7 @@ def export(
       push: the name of a model of the hub to upload to, such as "me/my-model"; the halves of an
         ELECTRA go to "me/my-model-discriminator" and "me/my-model-generator".
       private: whether only its owner shall see it there.
+      task_head: the task whose head is written with the body, of a run of several.
       modules: modules that the directory's configuration may name.
 
     Returns:
@@ -61,6 +64,8 @@ def export(
     """
     _check(target, overwrite=overwrite, push=push, private=private)
     model = saved_model.read(source, step=step, modules=modules)
+    if task_head is not None:
+        model = one_head.of_saved(model, task_head)
     return write(model, target, overwrite=overwrite, push=push, private=private)
 
 
@@ -74,6 +79,8 @@ def write(
 ) -> list[str]:
     """Like `export`, for an open model."""
     _check(target, overwrite=overwrite, push=push, private=private)
+    if can(model.model, AnswersTasks):
+        raise one_head.which(model.model)
     model = merged_model.without_adapters(model)
     halves = model_directory.halves(model.model, model.params)
     if not storage.is_url(target):

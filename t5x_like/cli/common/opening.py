@@ -53,6 +53,15 @@ def add_allow_paths(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_task_head(parser: argparse.ArgumentParser) -> None:
+    """Adds `--task_head` to commands that open a directory."""
+    parser.add_argument(
+        "--task_head",
+        metavar="TASK",
+        help="the task whose head is used, of a run of several (`finetune --task a,b`)",
+    )
+
+
 def add_step(parser: argparse.ArgumentParser) -> None:
     """Adds `--step` to commands that open a directory."""
     parser.add_argument(
@@ -73,10 +82,10 @@ def _step(text: str) -> int | str:
 def load(
     args: argparse.Namespace, gin_bindings: Sequence[str], *, rows: int | None = None
 ) -> LoadedModel:
-    """The model of the directory that the arguments name."""
+    """The model of the directory that the arguments name, with the head that they name."""
     from t5x_like.api import loading
 
-    return loading.load(
+    model = loading.load(
         args.model_dir,
         step=args.step,
         gin=gin_bindings,
@@ -84,3 +93,9 @@ def load(
         rows=rows,
         allow_paths=args.allow_paths,
     )
+    return headed(model, args)
+
+
+def headed(model: LoadedModel, args: argparse.Namespace) -> LoadedModel:
+    """The model of the task that `--task_head` names, of a run of several; else the model."""
+    return model.head(args.task_head) if args.task_head else model

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t5x_like.core.protocols.data import FeatureConverter
+from t5x_like.data.rows import task_rows
 from t5x_like.data.samples import order, plans
 from t5x_like.data.samples.samples import is_planned
 from t5x_like.data.streams.stream import Examples
@@ -52,12 +53,12 @@ def examples(
     return [
         Examples(
             task,
-            task.samples(split, pack=converter.pack, rows=task_rows, later=later),
-            converter,
+            task.samples(split, pack=converter.pack, rows=of_batch, later=later),
+            task_rows.bound(converter, task.name),
             seed=seed,
-            rows=task_rows if multiple else None,
+            rows=of_batch if multiple else None,
         )
-        for task, task_rows, multiple in zip(present, rows_of, carried, strict=True)
+        for task, of_batch, multiple in zip(present, rows_of, carried, strict=True)
     ]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from t5x_like.core.protocols.data import FeatureConverter, FeatureSpec, TokenIds
 from t5x_like.data.cache.workers import die_with_parent
 from t5x_like.data.rows import late_steps
-from t5x_like.data.samples.order import Epochs, Order, OwnRows, Part, order, spread
+from t5x_like.data.samples.order import Epochs, Order, Part, order, spread
 from t5x_like.data.samples.passes import epochs_of
 from t5x_like.data.samples.randomness import noise_source, reused_rng
 from t5x_like.data.samples.samples import RecordSamples, Sample, Samples, WindowSamples
@@ -190,10 +190,10 @@ def train_stream(
     ordered: Order = order(parts, batch_size=batch_size, seed=seed, shuffle=shuffle)
     if by_length:
         check_by_length(examples)
-        (only,), rows_of_one = examples, cast(OwnRows, ordered)
-        tokens = cast(np.ndarray, only.tokens)
-        most = only.task.lengths["inputs"]
-        ordered = ByLength(rows_of_one, tokens, batch_size, seed, most)
+        tokens = [cast(np.ndarray, part.tokens) for part in examples]
+        most = max(part.task.lengths["inputs"] for part in examples)
+        epochs = [part.epochs for part in examples]
+        ordered = ByLength(ordered, epochs, tokens, batch_size, seed, most)
     source = _Batches(examples, ordered, rows, batch_size)
     batches = grain.MapDataset.source(source)[start_step:]
     options = grain.ReadOptions(num_threads=num_threads, prefetch_buffer_size=2 * num_threads)
@@ -276,10 +276,6 @@ def evaluated_rows(
 
 def check_by_length(examples: Sequence[Examples]) -> None:
     """Raises ValueError where rows of like length cannot share batches."""
-    if len(examples) > 1:
-        raise ValueError(
-            f"GROUP_BY_LENGTH is for one text, and there are {len(examples)}: set it to False"
-        )
     for part in examples:
         if part.tokens is None:
             raise ValueError(

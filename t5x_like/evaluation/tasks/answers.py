@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from t5x_like.core.abilities import AnswersTask, ScoresTargets, Writes, can
+from t5x_like.core.abilities import AnswersTask, AnswersTasks, ScoresTargets, Writes, can
 from t5x_like.core.global_batches import ToDevice
 from t5x_like.core.protocols.answers import TaskMetric
 from t5x_like.core.protocols.data import FeatureConverter, FeatureSpec, TokenIds
@@ -41,7 +41,7 @@ def kinds(model: Any, converter: FeatureConverter) -> set[str]:
         fields.add("predictions")
     if can(model, ScoresTargets):
         fields |= {"scores", "prediction_scores"}
-    if can(model, AnswersTask) and model.answer_form in _LABELS:
+    if can(model, AnswersTasks) or (can(model, AnswersTask) and model.answer_form in _LABELS):
         fields.add("labels")
     return fields
 

@@ -36,12 +36,12 @@ class TaskEvaluation:
 
     Attributes:
       tasks: the tasks that have metrics.
-      answerer: makes an `Answerer` of parameters.
+      answerer: makes an `Answerer` of parameters, for the task of a name.
       report: shows a line to the user.
     """
 
     tasks: Sequence[EvaluatedTask]
-    answerer: Callable[[Any], Answerer]
+    answerer: Callable[[Any, str], Answerer]
     report: Callable[[str], None]
     _failures: collections.Counter[tuple[str, str]] = dataclasses.field(
         default_factory=collections.Counter
@@ -59,9 +59,9 @@ class TaskEvaluation:
           teacher_forced: values whose names are taken.
         """
         whole = True
-        answerer = self.answerer(params)
         all_values: dict[str, float] = {}
         for task in self.tasks:
+            answerer = self.answerer(params, task.name)
             task_answers = ask(fields_read(task.metrics), task.examples, answerer)
             measured = ""
             if jax.process_index() == 0:

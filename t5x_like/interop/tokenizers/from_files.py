@@ -41,6 +41,14 @@ def find(directory: str | Path) -> tuple[Vocabulary | None, str]:
     return vocabulary, line
 
 
+def why_none(directory: str | Path | None) -> str:
+    """Why a model has no vocabulary, of whose files a directory has some; None for no files."""
+    if directory is None:
+        return "it came without a vocabulary"
+    vocabulary, why = find(directory)
+    return why if vocabulary is None else "this release reads its tokenizer: import it again"
+
+
 def _found(folder: Path) -> tuple[Vocabulary, Path]:
     older = _made_by_others(folder)
     tokenizer = folder / files.TOKENIZER

@@ -40,15 +40,11 @@ class OutsidePathError(ValueError):
 def of_run(run: Run) -> dict[str, Any]:
     """The paths that a run names outside of its directory."""
     named = {
-        "CORPUS": run.data.corpus,
+        "CORPUS": run.data.files,
         "CACHE_DIR": run.data.cache_dir,
         **_read_by(run.completer),
     }
-    return {
-        macro: _absolute(value)
-        for macro, value in named.items()
-        if value and not isinstance(value, Withheld)
-    }
+    return {macro: _absolute(value) for macro, value in named.items() if value}
 
 
 def _read_by(completer: BatchCompleter | None) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from etils import epath
 
 from t5x_like.core import abilities, whole_files
-from t5x_like.core.abilities import AnswersTask, NamesClasses, can
+from t5x_like.core.abilities import AnswersTask, AnswersTasks, NamesClasses, can
 from t5x_like.core.buckets import storage
 from t5x_like.core.protocols import members
 from t5x_like.core.protocols.completers import BatchCompleter
@@ -149,6 +149,10 @@ def kinds_fit(run: Run, objectives: Iterable[Objective]) -> None:
 
 def classes_fit(model: Model, tasks: Sequence[Task]) -> None:
     """Raises ValueError if the classes of a text are not those that a model's head names."""
+    if can(model, AnswersTasks):
+        for task in tasks:
+            classes_fit(model.of_task(task.name), [task])  # type: ignore[attr-defined]
+        return
     if not can(model, NamesClasses):
         return
     first = tasks[0]
@@ -189,6 +193,11 @@ def step_works(
 def _labels_fit(model: Model, objective: Objective, features: Collection[str]) -> None:
     """Raises ValueError if a head has no labels to learn from, or labels no head of their kind."""
     name, learns = type(model).__name__, type(objective).__name__
+    if can(model, AnswersTasks):
+        forms = {model.of_task(task).answer_form for task in model.tasks}  # type: ignore[attr-defined]
+        if objective.answers not in forms:
+            raise ValueError(f"{learns} learns {objective.answers}, but no head of a {name} does")
+        return
     form = model.answer_form if can(model, AnswersTask) else None  # type: ignore[attr-defined]
     named = form if form in _HEADS else None
     if objective.answers in _HEADS and objective.answers != named:
@@ -251,12 +260,13 @@ def evaluated(run: Run, tasks: Iterable[Task]) -> None:
             "EARLY_STOPPING needs evaluations: hold text out (a split 'validation') and set "
             "EVAL_PERIOD above 0"
         )
-    task_name, slash, _ = best.name.partition("/")
-    if slash and task_name not in names:
-        raise ValueError(
-            f"BEST_METRIC is {best.name!r}, but no task {task_name!r} is evaluated"
-            + nearest(task_name, names, of="tasks")
-        )
+    for named in best.names:
+        task_name, slash, _ = named.partition("/")
+        if slash and task_name not in names:
+            raise ValueError(
+                f"BEST_METRIC is {named!r}, but no task {task_name!r} is evaluated"
+                + nearest(task_name, names, of="tasks")
+            )
 
 
 def same_run(

@@ -179,6 +179,10 @@ def _file_settings(run: Run) -> Iterator[_Unread]:
             macros_of_files, "user_corpus", "CORPUS is a cache, whose text is divided already"
         )
         return
+    texts = [*data.corpus.values()] if isinstance(data.corpus, Mapping) else []
+    for name, macro in {**_OF_FILES, "validation_files": "CORPUS_HELD_OUT"}.items():
+        if texts and all(isinstance(text, Mapping) and name in text for text in texts):
+            yield _Unread({macro: name}, "user_corpus", f"each text of CORPUS has its own {name}")
     tasks = data.named_tasks() or ()
     corpora = [task.corpus for task in tasks if task.corpus is not None]
     reads = {name for corpus in corpora for name in getattr(corpus, "options_read", _OF_FILES)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -94,8 +95,11 @@ def _add_task_metrics(
     ).opened(tasks)
     if not opened:
         return
-    answerer = model.answerer(tasks[0].lengths, batch_size=batch_size)
-    evaluation = TaskEvaluation(opened, lambda params: answerer, report)
+    features = {task.name: task.features for task in tasks}
+    answerer = functools.partial(model.answerer, tasks[0].lengths, batch_size=batch_size)
+    evaluation = TaskEvaluation(
+        opened, lambda params, name: answerer(features=features[name]), report
+    )
     taken = {
         f"{task}/{name}": x
         for task in columns_of
@@ -128,7 +132,7 @@ class _Compared:
                 of_model=metrics_of["trained"],
                 token_bytes=self._teacher_forced.token_bytes,
             )
-            return metrics_of | {"unigram": unigram}
+            return metrics_of | ({"unigram": unigram} if unigram else {})
         ids = task.token_ids
         content = [baselines.content_only(batch, ids) for batch in rows]
         for who in self._params:

@@ -20,8 +20,9 @@ def without_adapters(saved: SavedModel) -> SavedModel:
     if not merging.has_adapters(saved.model):
         return saved
     make = saved_model.constructor(saved.directory, step=saved.step)
+    model = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
     return dataclasses.replace(
         saved,
-        model=nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0))),
+        model=model if saved.task_head is None else model.of_task(saved.task_head),
         params=merging.merged(saved.model, saved.params),
     )

@@ -138,12 +138,12 @@ def _read(read: Any, labels: Mapping[str, Sequence[str]], named: Files) -> Corpu
     return corpus.with_label_names(labels) if labels else corpus
 
 
-def _objective(data: Data) -> Objective | str | None:
+def _objective(data: Data) -> Objective | None:
     """The objective of the run's first task; the named one if the task cannot be found here."""
     try:
         return data.task_objectives()[0]
     except ValueError:
-        return data.objective
+        return data.chosen_objective
 
 
 def _check_vocabulary(task: Task, model: TrainedRun) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -62,11 +63,13 @@ def take(
     """
     fresh, arrays = by_path(params), by_path(saved)
     taken = {path: arrays[source.path] for path, source in plan.sources.items()}
+    uses = collections.Counter(source.path for source in plan.sources.values())
     tables = {path: axis for path in taken if (axis := plan.wanted[path].vocabulary) is not None}
     changed = {
         path: x
         for path, x in taken.items()
-        if plan.sources[path].layers is not None
+        if uses[plan.sources[path].path] > 1  # each parameter has memory of its own
+        or plan.sources[path].layers is not None
         or plan.sources[path].fresh is not None
         or (x.shape, x.dtype) != (fresh[path].shape, fresh[path].dtype)
         or (means and path in tables)

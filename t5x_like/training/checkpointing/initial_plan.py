@@ -59,14 +59,15 @@ class Selection:
     """The choice of the saved parameters to take.
 
     Attributes:
-      rename: {regular expression: replacement} on the saved paths, in order.
+      rename: {regular expression: replacement} on the saved paths, in order; several replacements
+        for a parameter that goes to several places.
       skip: patterns on paths of the run (`LayerPattern`); a parameter that matches one is
         initialised, or those of its layers that the pattern chooses.
       layers: the layers to take from each saved stack, counted from 0: one for each layer of the
         run; None for all.
     """
 
-    rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    rename: Mapping[str, str | Sequence[str]] = dataclasses.field(default_factory=dict)
     skip: Sequence[str] = ()
     layers: Sequence[int] | None = None
 
@@ -166,19 +167,26 @@ def make_plan(
     )
 
 
-def _rename_paths(saved: Iterable[str], rename: Mapping[str, str]) -> dict[str, str]:
+def _rename_paths(
+    saved: Iterable[str], rename: Mapping[str, str | Sequence[str]]
+) -> dict[str, str]:
     """{new path: saved path}."""
-    names = {path: path for path in saved}
+    names = [(path, path) for path in saved]
     for pattern, replacement in rename.items():
-        changed = {path: re.sub(pattern, replacement, name) for path, name in names.items()}
+        several = [replacement] if isinstance(replacement, str) else replacement
+        changed = [
+            (path, new)
+            for path, name in names
+            for new in dict.fromkeys(re.sub(pattern, each, name) for each in several)
+        ]
         if changed == names:
             raise CheckpointError(
                 f"`rename` has {pattern!r}, which changes no path of the checkpoint: "
-                f"{_some(list(names.values()))}"
+                f"{_some([name for _, name in names])}"
             )
         names = changed
     origins: dict[str, str] = {}
-    for path, name in names.items():
+    for path, name in names:
         if name in origins:
             raise CheckpointError(f"`rename` makes {name} of both {origins[name]} and {path}")
         origins[name] = path

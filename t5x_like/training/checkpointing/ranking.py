@@ -34,8 +34,10 @@ _LOW = frozenset(
 class BestMetric:
     """A metric by its whole name, `<task>/<metric>`, or its last part: the mean over tasks.
 
+    Several names, with commas between them, stand for the mean of their metrics.
+
     Attributes:
-      name: the name.
+      name: the name, or the names.
       higher: whether higher values are better.
     """
 
@@ -51,7 +53,8 @@ class BestMetric:
         the name says it instead: `-` for lower, `+` for higher values.
 
         Raises:
-          ValueError: it is not a name.
+          ValueError: it is not a name, or higher values of some and lower values of others of
+            several are better.
         """
         if not isinstance(text, str) or not text.lstrip("+-"):
             raise ValueError(
@@ -59,13 +62,32 @@ class BestMetric:
                 f"'my_task/accuracy', not {text!r}"
             )
         name = text[1:] if text[0] in "+-" else text
-        low = text[0] == "-" or (text[0] != "+" and bool(_LOW & {*_last(name).split("_")}))
+        lows = {bool(_LOW & {*_last(of).split("_")}) for of in name.split(",")}
+        if text[0] not in "+-" and len(lows) > 1:
+            raise ValueError(
+                f"BEST_METRIC is {name!r}, of which some are better if they are lower, and some if "
+                "they are higher: such metrics have no mean"
+            )
+        low = text[0] == "-" or (text[0] != "+" and lows == {True})
         return cls(name, not low)
 
+    @property
+    def names(self) -> list[str]:
+        """The names, each of one metric."""
+        return self.name.split(",")
+
     def value(self, metrics: Mapping[str, float]) -> float | None:
-        """Its value in the metrics of an evaluation; None if they have none that is a number."""
-        values = [x for name, x in metrics.items() if self._is(name) and math.isfinite(x)]
-        return sum(values) / len(values) if values else None
+        """Its value in the metrics of an evaluation; None if they have none that is a number.
+
+        Of several, all have one.
+        """
+        means = []
+        for named in self.names:
+            values = [x for name, x in metrics.items() if _is(named, name) and math.isfinite(x)]
+            if not values:
+                return None
+            means.append(sum(values) / len(values))
+        return sum(means) / len(means)
 
     def rank(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
         """A sort key, lowest for the best of several `with_phase`; (inf,) without a value."""
@@ -93,17 +115,20 @@ class BestMetric:
     def check(self, names: Iterable[str]) -> None:
         """Raises ValueError if no metric of an evaluation has this name."""
         names = [*names]
-        if not any(map(self._is, names)):
-            known = sorted({*names, *map(_last, names)})
-            raise ValueError(
-                f"BEST_METRIC is {self.name!r}, but no evaluation of this run gives such a metric"
-                + nearest(self.name, known, of="metrics")
-            )
+        for named in self.names:
+            if not any(_is(named, name) for name in names):
+                known = sorted({*names, *map(_last, names)})
+                raise ValueError(
+                    f"BEST_METRIC is {named!r}, but no evaluation of this run gives such a metric"
+                    + nearest(named, known, of="metrics")
+                )
 
-    def _is(self, name: str) -> bool:
-        # The loss of a text-to-text task has a name that says what it is of.
-        meant = ("loss", "token_loss") if self.name == "loss" else (self.name,)
-        return name in meant or name.endswith(tuple(f"/{ending}" for ending in meant))
+
+def _is(meant: str, name: str) -> bool:
+    """Whether a metric of an evaluation is one that a setting means."""
+    # The loss of a text-to-text task has a name that says what it is of.
+    either = ("loss", "token_loss") if meant == "loss" else (meant,)
+    return name in either or name.endswith(tuple(f"/{ending}" for ending in either))
 
 
 def _last(name: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flax import nnx
 
-from t5x_like.core.abilities import AnswersTask, Writes, can
+from t5x_like.core.abilities import AnswersTask, AnswersTasks, Writes, can
 from t5x_like.interop.hugging_face import families, head_classes
 from t5x_like.interop.tokenizers.to_files import FAMILIES, Family
 from t5x_like.layers.adapters import merging
@@ -135,6 +135,8 @@ def of_saved(
     """
     saved_make = _constructor(directory)
     saved = _abstract(saved_make)
+    if can(saved, AnswersTasks):  # its body; a new head has none of the saved ones
+        saved = saved.of_task(saved.tasks[0])
     family, config = _counterpart(saved, directory)
     if form == "spans" and can(saved, AnswersTask) and saved.answer_form == SEARCHED:
         form = SEARCHED

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t5x_like.runs.settings.finetuning import reading
 
 
 def steps(
-    usual: Mapping[str, Any], files: reading.Rows, average_last: float | None
+    usual: Mapping[str, Any], tasks: Sequence[reading.Rows], average_last: float | None
 ) -> dict[str, int]:
     """The macros of steps, which follow from the epochs and the rows.
 
     Args:
       usual: the settings of the run.
-      files: the rows.
+      tasks: the rows of each task. An epoch is as many rows as all tasks have.
       average_last: the last epochs after whose steps the parameters are averaged; None for none.
 
     Raises:
       ValueError: there are not so many epochs, or these have no step.
     """
-    rows = files.train
-    if files.held_out is None:
-        rows -= int(rows * usual["CORPUS_VALIDATION"])
-    batch = usual["BATCH_SIZE"]
-    an_epoch = math.ceil(rows / batch)
+    batch, share = usual["BATCH_SIZE"], usual["CORPUS_VALIDATION"]
+    drawn = sum(int(rows.train * share) for rows in tasks if rows.held_out is None)
+    an_epoch = math.ceil((sum(rows.train for rows in tasks) - drawn) / batch)
+    held_out = max(rows.held_out or rows.train for rows in tasks)
     steps = max(1, round(an_epoch * usual["EPOCHS"]))
     average = {}
     if average_last is not None:
@@ -43,5 +42,5 @@ def steps(
         "WARMUP_STEPS": int(steps * usual["WARMUP_SHARE"]),
         "EVAL_PERIOD": min(an_epoch, steps),
         "CHECKPOINT_PERIOD": min(an_epoch, steps),
-        "EVAL_BATCHES": math.ceil((files.held_out or files.train) / batch),
+        "EVAL_BATCHES": math.ceil(held_out / batch),
     }
