@@ -20,6 +20,7 @@ from t5x_like.runs import saved_model
 from t5x_like.runs.batches import PhaseBatches
 from t5x_like.runs.phases import run_phases
 from t5x_like.runs.program import Programs
+from t5x_like.runs.run import Run
 from t5x_like.vocabularies import loading
 from t5x_like.vocabularies.learning.subword_training import train_wordpiece
 
@@ -120,6 +121,11 @@ def opened(
         **{"learning_rate": 0.1 if source.endswith("t5") else 0.02} | given,  # Adafactor, AdamW
         gin=["WARMUP_STEPS=0", "TRAIN_STEPS=10000"],
     ).run
+    return batches_of(run, source, layout)
+
+
+def batches_of(run: Run, source: str, layout: Layout = EIGHT) -> PhaseBatches:
+    """The batches and the program of a run from a source."""
     known = KnownVocabulary(loading.load(f"{source}/vocabulary"))
     data = dataclasses.replace(run.data, vocabulary=known)
     run = dataclasses.replace(run, data=data, layout=layout)

@@ -56,6 +56,21 @@ def test_renames_apply_in_order_and_skipped_ones_stay_fresh() -> None:
     assert found.left_over == ["body.bias", "body.positions", "body.stack.wi"]
 
 
+def test_a_parameter_may_go_to_several_places() -> None:
+    wanted = dict.fromkeys(("a.bias", "b.bias", "c.bias"), WANTED["bias"])
+    rename = {r"^bias": ["a.bias", "b.bias"], "^old": "c"}
+    found = make_plan(wanted, {"bias": (50,), "old.bias": (50,)}, Selection(rename=rename))
+    sources = {path: source.path for path, source in found.sources.items()}
+    assert sources == {"a.bias": "bias", "b.bias": "bias", "c.bias": "old.bias"}
+    assert not found.left_over
+    ones, old = jnp.ones(50), jnp.zeros(50)
+    fresh = {name: {"bias": jnp.full(50, 2.0)} for name in "abc"}
+    taken = by_path(initial_parameters.take(found, fresh, {"bias": ones, "old": {"bias": old}}))
+    assert [float(taken[name].sum()) for name in wanted] == [50, 50, 0]
+    # Steps give the memory of each away.
+    assert taken["a.bias"].unsafe_buffer_pointer() != taken["b.bias"].unsafe_buffer_pointer()
+
+
 @pytest.mark.parametrize(
     ("changes", "selection", "message"),
     [

@@ -42,6 +42,19 @@ def test_value_is_of_one_task_or_the_mean_of_all() -> None:
         BestMetric.parse("f2").check(metrics)
 
 
+def test_several_names_are_the_mean_of_their_metrics() -> None:
+    metrics = {"a/f1": 0.5, "b/pearson": 0.9, "b/loss": 3.0}
+    several = BestMetric.parse("a/f1,b/pearson")
+    assert several.higher
+    assert several.value(metrics) == pytest.approx(0.7)
+    assert several.value({"a/f1": 0.5}) is None
+    several.check(metrics)
+    with pytest.raises(ValueError, match=r"BEST_METRIC is 'b/pearson', but no evaluation"):
+        several.check({"a/f1": 0.5})
+    with pytest.raises(ValueError, match=r"'a/f1,b/loss', of which some are better if they are lo"):
+        BestMetric.parse("a/f1,b/loss")
+
+
 def test_best_step_is_of_the_last_phase_with_a_value(tmp_path) -> None:
     saved = {
         10: with_phase({"a/f1": 0.9}, 0),
