@@ -12,6 +12,7 @@ from small_reviews import BAD, GOOD, NAMES, evaluations
 from tiny_run import losses
 
 import t5x_like as t5x
+from t5x_like.api.exporting.adapter_export import export_adapter
 from t5x_like.api.exporting.export import export
 
 
@@ -103,6 +104,30 @@ def test_tasks_are_learned_resumed_asked_and_exported_apart(
     one = {**tasks["reviews"], "model_dir": str(tmp_path / "one"), "cache_dir": str(tmp_path)}
     step = next(t5x.finetune(source, **one).steps())
     assert step.step == 1
+
+
+@pytest.mark.slow
+def test_heads_beside_small_new_matrices_are_exported_as_whole_models(
+    pretrained: Path, tasks: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    lora = str(tmp_path / "lora")
+    some = {name: tasks[name] for name in ("names", "reviews")}
+    run = t5x.finetune(
+        str(pretrained), task=some, method="lora", model_dir=lora, cache_dir=str(tmp_path / "cache")
+    )
+    assert any("by lora" in note for note in run.notes)
+    for step in run.steps():
+        if step.step == 3:
+            break
+    model = t5x.load(lora).head("reviews")
+    said = model.predict("a lovely, play 3")
+    export(lora, tmp_path / "theirs", task_head="reviews")
+    model.export(tmp_path / "same")
+    for name in ("theirs", "same"):
+        theirs = t5x.load(str(tmp_path / name)).predict("a lovely, play 3")
+        assert theirs["probabilities"] == pytest.approx(said["probabilities"], rel=1e-4)
+    with pytest.raises(ValueError, match="PEFT keeps one beside an adapter"):
+        export_adapter(lora, tmp_path / "adapter")
 
 
 def test_what_is_not_for_several_tasks_is_refused_before_any_work(
