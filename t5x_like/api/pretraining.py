@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from t5x_like.api import foreign_names
 from t5x_like.api.foreign_names import named_here
 from t5x_like.config import gin_config, gin_files, settings
+from t5x_like.core.abilities import AnswersTasks, can
 from t5x_like.core.buckets import staging
 from t5x_like.runs import pretraining
 from t5x_like.runs.memory.advice import memory_warnings
@@ -42,6 +43,12 @@ class Pretraining:
     notes: Sequence[str] = ()
     callbacks: Sequence[Callback] = ()
     programs: Programs | None = None
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks of its model that have a head each; none where it has not several heads."""
+        model: Any = self.run.abstract_model
+        return model.tasks if can(model, AnswersTasks) else ()
 
     @staging.naming_addresses()
     def train(self, *, allow_change: Sequence[str] = ()) -> Outcome:

@@ -77,9 +77,10 @@ def _run(args: argparse.Namespace, bindings: list[str]) -> int:
     outcome = run.train()
     if not outcome.left and processes.is_first():
         where = run.run.model_dir
+        head = f" --task_head {tasks[0]}" if (tasks := run.tasks) else ""
         print(
-            f'Next: `t5x_like predict {where} "a text"`, `t5x_like export --from {where} --to DIR` '
-            "for transformers.",
+            f'Next: `t5x_like predict {where}{head} "a text"`, `t5x_like export --from {where}{head} '
+            "--to DIR` for transformers.",
             file=sys.stderr,
         )
     return exit_status.SAVED if outcome.left else exit_status.DONE
