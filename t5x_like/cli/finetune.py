@@ -79,8 +79,8 @@ def _run(args: argparse.Namespace, bindings: list[str]) -> int:
         where = run.run.model_dir
         head = f" --task_head {tasks[0]}" if (tasks := run.tasks) else ""
         print(
-            f'Next: `t5x_like predict {where}{head} "a text"`, `t5x_like export --from {where}{head} '
-            "--to DIR` for transformers.",
+            f'Next: `t5x_like predict {where}{head} "a text"`, '
+            f"`t5x_like export --from {where}{head} --to DIR` for transformers.",
             file=sys.stderr,
         )
     return exit_status.SAVED if outcome.left else exit_status.DONE
