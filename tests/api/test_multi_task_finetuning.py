@@ -14,6 +14,7 @@ from tiny_run import losses
 import t5x_like as t5x
 from t5x_like.api.exporting.adapter_export import export_adapter
 from t5x_like.api.exporting.export import export
+from t5x_like.runs.trained.merged_runs import merge
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +129,8 @@ def test_heads_beside_small_new_matrices_are_exported_as_whole_models(
         assert theirs["probabilities"] == pytest.approx(said["probabilities"], rel=1e-4)
     with pytest.raises(ValueError, match="PEFT keeps one beside an adapter"):
         export_adapter(lora, tmp_path / "adapter")
+    with pytest.raises(ValueError, match="heads of several tasks, which are not merged"):
+        merge([lora], str(tmp_path / "merged"))
 
 
 def test_what_is_not_for_several_tasks_is_refused_before_any_work(

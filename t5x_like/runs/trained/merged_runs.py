@@ -11,6 +11,7 @@ import numpy as np
 
 from t5x_like.config import gin_config
 from t5x_like.core import progress
+from t5x_like.core.abilities import AnswersTasks, can
 from t5x_like.core.buckets import storage
 from t5x_like.core.spelling import nearest
 from t5x_like.interop import mapping
@@ -61,10 +62,7 @@ def merge(
     saved_model.check_new(target)
     how = how or WAYS[0]
     weights = _checked(len(directories), how, weights=weights, density=density, scale=scale)
-    models = [
-        merged_model.without_adapters(saved_model.read(directory, step=step))
-        for directory in directories
-    ]
+    models = [_read(directory, step) for directory in directories]
     _check_alike(models)
     combine: _Combine = lambda path, of_models: soups.mean(of_models, weights)  # noqa: E731
     if how == "ties":
@@ -87,6 +85,17 @@ def merge(
         labels=first.labels,
     )
     return f"{target}: {title}"
+
+
+def _read(directory: str, step: WantedStep) -> SavedModel:
+    """The model of a directory without adapters; raises ValueError where it has several heads."""
+    model = saved_model.read(directory, step=step)
+    if can(model.model, AnswersTasks):
+        raise ValueError(
+            f"{directory} has heads of several tasks, which are not merged: export one with the "
+            "body (--task_head), import what was exported, and merge that"
+        )
+    return merged_model.without_adapters(model)
 
 
 def _merged(models: Sequence[SavedModel], combine: _Combine) -> dict[str, Any]:
