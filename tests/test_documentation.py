@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from flax import nnx
-from t5x_like.tasks import inverse
 
 from t5x_like import objectives
 from t5x_like.cli import main
@@ -23,6 +22,7 @@ from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.corpora import registry as corpora
 from t5x_like.models import bert, t5
 from t5x_like.runs import saved_model
+from t5x_like.tasks import inverse
 from t5x_like.vocabularies.learning.subword_training import train_wordpiece
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -211,6 +211,10 @@ def in_a_folder_with_models_and_labels(tmp_path: Path, monkeypatch: pytest.Monke
             Path(folder, f"{split}.tsv").write_text(
                 f"Quality\tID\tID\t#1 String\t#2 String\n{rows}"
             )
+    Path("data/glue/SST-2").mkdir()
+    for split in ("train", "dev"):
+        rows = "".join(f"{text}\t{n % 2}\n" for n, text in enumerate(reviews))
+        Path("data/glue/SST-2", f"{split}.tsv").write_text(f"sentence\tlabel\n{rows}")
     asked = {"id": "1", "question": "Who?", "is_impossible": False}
     answered = asked | {"answers": [{"text": "film", "answer_start": 0}]}
     not_answered = asked | {"id": "2", "is_impossible": True, "answers": []}

@@ -19,7 +19,7 @@ from t5x_like.runs.settings.finetuning import regularising
 from t5x_like.runs.settings.finetuning.configuration import Configuration, configuration
 from t5x_like.runs.settings.finetuning.distilling import Distilling
 from t5x_like.runs.settings.finetuning.label_weighing import Weighing
-from t5x_like.runs.settings.finetuning.learning import OfTask, Wanted
+from t5x_like.runs.settings.finetuning.learned.one_task import OfTask, Wanted
 from t5x_like.runs.settings.finetuning.methods import Method
 from t5x_like.runs.settings.finetuning.reading import Reading
 from t5x_like.runs.settings.finetuning.regularising import Regularising

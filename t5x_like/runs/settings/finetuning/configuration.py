@@ -14,22 +14,17 @@ from t5x_like.data.cache import location
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.evaluation import label_metrics
 from t5x_like.runs.settings import imported
-from t5x_like.runs.settings.finetuning import (
-    learning,
-    methods,
-    several_tasks,
-    steps_of_epochs,
-    tried_settings,
-)
+from t5x_like.runs.settings.finetuning import methods, steps_of_epochs, tried_settings
 from t5x_like.runs.settings.finetuning.distilling import Distilling
 from t5x_like.runs.settings.finetuning.finetuned_model import FineTunedModel
-from t5x_like.runs.settings.finetuning.learning import Wanted, Whole
+from t5x_like.runs.settings.finetuning.learned import one_task, several_tasks
+from t5x_like.runs.settings.finetuning.learned.one_task import Wanted, Whole
 from t5x_like.runs.settings.finetuning.methods import Method
 
 if TYPE_CHECKING:
     from t5x_like.data.labelled.labelled_files import Labelled
     from t5x_like.runs.run import Phase
-    from t5x_like.runs.settings.finetuning.learning import OfTask
+    from t5x_like.runs.settings.finetuning.learned.one_task import OfTask
 
 _ADAFACTOR = ("t5", "mt5", "umt5")
 """The families whose settings have Adafactor."""
@@ -81,8 +76,8 @@ def configuration(
         parts = several_tasks.parts(labelled, directory, root, wanted)
         whole, name = several_tasks.together(parts), "-".join(labelled)
     else:
-        part = learning.learned(labelled, directory, root, order, wanted)
-        whole, name = learning.alone(part), TextFiles(part.labelled.train).name
+        part = one_task.learned(labelled, directory, root, order, wanted)
+        whole, name = one_task.alone(part), TextFiles(part.labelled.train).name
     if distilling.teacher is not None:
         taught = distilling.on(whole.model, whole.labels)
         whole = whole._replace(model=taught.model, taught=taught)
@@ -96,7 +91,7 @@ def configuration(
         **wanted.few.evaluated(steps_of_epochs.steps(usual, whole.rows, average_last)),
         **method.macros(whole.model.model_type),
     }
-    vocabulary = learning.vocabulary(whole.model)
+    vocabulary = one_task.vocabulary(whole.model)
     windows = [note for rows in whole.rows for note in rows.notes]
     phases = method.phases(whole.model, macros["TRAIN_STEPS"])
     trains = [*methods.lines_about(phases)]

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from t5x_like.data.rows.task_rows import TaskRows
 from t5x_like.models.finetuned import FineTuned
 from t5x_like.models.multi_task import MultiTask, TaskHead
-from t5x_like.runs.settings.finetuning import finetuned_model, learning, methods
-from t5x_like.runs.settings.finetuning.learning import Part, Whole
+from t5x_like.runs.settings.finetuning import finetuned_model, methods
+from t5x_like.runs.settings.finetuning.learned import one_task
+from t5x_like.runs.settings.finetuning.learned.one_task import Part, Whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from t5x_like.data.labelled.labelled_files import Labelled
     from t5x_like.runs.settings.finetuning.distilling import Distilling
     from t5x_like.runs.settings.finetuning.finetuned_model import FineTunedModel
-    from t5x_like.runs.settings.finetuning.learning import OfTask, Wanted
+    from t5x_like.runs.settings.finetuning.learned.one_task import OfTask, Wanted
 
 _FORMS = ("classes", "several", "numbers", "ordered", "tags")
 """The forms of the answers of tasks that share rows: choices and spans have rows of their own."""
@@ -84,7 +85,7 @@ def parts(
         if not _NAME.fullmatch(name):
             raise ValueError(f"the name of a task has letters, digits, _ and - only, not {name!r}")
         try:
-            part = learning.learned(labelled, directory, root, None, wanted)
+            part = one_task.learned(labelled, directory, root, None, wanted)
         except ValueError as error:
             raise ValueError(f"task {name}: {error}") from error
         if part.model.form not in _FORMS:
@@ -113,7 +114,7 @@ def together(parts: Mapping[str, Part]) -> Whole:
             "CORPUS": texts,
             "TASK_FEATURE_LENGTHS": lengths,
             "GROUP_BY_LENGTH": all(
-                learning.is_of_any_length(part, lengths) for part in parts.values()
+                one_task.is_of_any_length(part, lengths) for part in parts.values()
             ),
         },
         rows=[part.rows(lengths) for part in parts.values()],

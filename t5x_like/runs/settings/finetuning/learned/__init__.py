@@ -1,0 +1,1 @@
+"""What a fine-tuned model learns: one task, or several."""
