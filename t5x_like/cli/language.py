@@ -98,6 +98,7 @@ def _parser() -> CommandParser:
     )
     parser.add_argument("--output", metavar="FILE", help="also write the numbers here as JSON")
     opening.add_step(parser)
+    opening.add_task_head(parser)
     opening.add_modules(parser)
     opening.add_allow_paths(parser)
     return parser

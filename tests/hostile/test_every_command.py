@@ -50,6 +50,10 @@ ON_RUN: Mapping[str, tuple[str, ...]] = {
         *("finetune", "{theirs}", "--train", "{out}/labelled.tsv", "--model_dir={out}/tuned"),
         *("--cache_dir={out}/cache", "--epochs=1"),
     ),
+    "sweep": (
+        *("sweep", "{theirs}", "--train", "{out}/labelled.tsv", "--model_dir={out}/swept"),
+        *("--cache_dir={out}/cache", "--epochs=1", "--seeds=1"),
+    ),
     "report": ("report", "{theirs}", "--samples=1"),
     "plot": ("plot", "{theirs}"),
 }
