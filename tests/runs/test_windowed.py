@@ -35,7 +35,7 @@ def test_it_trains_and_can_be_asked_all_that_it_declares(tmp_path: Path) -> None
         gin=[
             "PHASES=()",
             f"TASK_FEATURE_LENGTHS={{'inputs': {LENGTH}}}",
-            "PEAK_LEARNING_RATE=0.01",
+            "PEAK_LEARNING_RATE=0.003",
             "LOG_PERIOD=25",
         ],
     )

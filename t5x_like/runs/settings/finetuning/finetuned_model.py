@@ -103,7 +103,7 @@ def _constructor(directory: str) -> Callable[..., Any]:
     ):
         raise ValueError(
             f"{directory} was fine-tuned with new parameters beside its matrices: make one model "
-            f"of both with `t5x_like export --from {directory} --to DIR`, and fine-tune DIR"
+            f"of both with `t5x_like merge {directory} --to DIR`, and fine-tune DIR"
         )
     return saved_model.constructor(directory)
 
