@@ -7,14 +7,14 @@ import re
 
 import numpy as np
 import pytest
-import torch
-import transformers
 from stored_models import SIZES, stored
 
 import t5x_like as t5x
 from t5x_like.interop.tokenizers import to_files
 from t5x_like.objectives.supervised.spans import Spans
 
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
 # model type: class, configuration, kind of vocabulary, further settings
 MASKED = {
     "bert": ("BertForMaskedLM", "BertConfig", "wordpiece", {}),
