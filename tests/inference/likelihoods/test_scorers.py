@@ -130,6 +130,7 @@ def test_a_decoder_reads_what_is_before_a_span() -> None:
     assert scorer.spans([Span(long, len(long) - 1, len(long))])[0].tokens == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["t5", "bart"])
 def test_each_word_is_put_in_place_of_a_blank(name: str) -> None:
     predictor, words, model = scoring(name), asked(name).vocabulary, asked(name).module

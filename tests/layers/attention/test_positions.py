@@ -43,7 +43,7 @@ def bias():
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=5)
 @given(
     queries=st.integers(1, 12),
     keys=st.integers(1, 12),

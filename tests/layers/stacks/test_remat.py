@@ -22,10 +22,17 @@ pytestmark = pytest.mark.slow
 
 CONFIGS = {
     "bert": functools.partial(
-        bert.Config, vocab_size=32, d_model=32, d_ff=64, num_heads=2, num_layers=3
+        bert.Config, vocab_size=32, d_model=32, d_ff=64, num_heads=2, num_layers=2
     ),
     "t5": functools.partial(
-        t5.Config, vocab_size=32, d_model=32, d_ff=64, num_heads=2, d_kv=16, dropout_rate=0.1
+        t5.Config,
+        vocab_size=32,
+        d_model=32,
+        d_ff=64,
+        num_heads=2,
+        d_kv=16,
+        num_encoder_layers=2,
+        dropout_rate=0.1,
     ),
 }
 BATCH, LENGTH = 4, 8
