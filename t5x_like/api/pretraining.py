@@ -100,6 +100,8 @@ def recipe(
     vocabulary: str | None = None,
     init_from: str | None = None,
     add_tokens: str | None = None,
+    exchange_vocabulary: bool | None = None,
+    grow: bool | None = None,
     vocab_size: int | None = None,
     seed: int | None = None,
     mesh: Mapping[str, int] | None = None,
@@ -125,6 +127,8 @@ def recipe(
       vocabulary: `bytes`, a file or a directory; None trains one, or takes the one that exists.
       init_from: a run, or a model of Hugging Face (a directory, or its name at the hub).
       add_tokens: a file of tokens, one a line, that the vocabulary of `init_from` gets.
+      exchange_vocabulary: whether `vocabulary` takes the place of that of `init_from`.
+      grow: whether the recipe's model is larger than that of `init_from`.
       vocab_size: the number of pieces of a vocabulary that is trained.
       seed: the seed of parameters, order, noise and dropout.
       mesh: sizes of the mesh axes: {"data": 4, "tensor": 2}; -1 takes the rest.
@@ -136,7 +140,20 @@ def recipe(
     Raises:
       ConfigError, UnreadError: no such recipe or setting, a bad value, or nothing would read it.
     """
-    words = {word: value for word, value in locals().items() if word in settings.SETTINGS}
+    return _of_recipe(**locals())
+
+
+def _of_recipe(
+    name: str,
+    *,
+    objective: str | Objective | None,
+    callbacks: Sequence[Callback],
+    gin: Sequence[str],
+    model: Callable[..., Model] | None,
+    optimizer: optax.GradientTransformation | None,
+    **words: Any,
+) -> Pretraining:
+    """The run for the arguments of `recipe`."""
     words["objective"] = objective if isinstance(objective, str) else None
     bindings = [*settings.bindings(words), *gin]
     with gin_config.temporary_configuration():

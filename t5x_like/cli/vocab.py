@@ -1,10 +1,10 @@
-"""`t5x_like vocab`: trains a vocabulary of any kind on a corpus or task."""
+"""`t5x_like vocab`: trains a vocabulary of any kind on a corpus or task, or changes one."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from t5x_like.cli.common import arguments
 from t5x_like.cli.common.parsers import CommandParser
@@ -13,12 +13,14 @@ from t5x_like.core.buckets import sending
 if TYPE_CHECKING:
     from t5x_like.data.dataset import Data
 
+_SIZE = 32_000
 _EPILOG = """\
 examples:
   t5x_like vocab stdlib_docs --size 4000 --output docs.model
   t5x_like vocab --corpus 'data/*.jsonl.gz' --size 32000 --type bpe --output mine.model
   t5x_like vocab stdlib_docs --size 8000 --type wordpiece --lowercase --output uncased
   t5x_like vocab --corpus 'laws/*.txt' --extend imported/bert/vocabulary --size 32000 --output legal
+  t5x_like vocab --corpus 'german/*.txt' --trim imported/mt5/vocabulary --output german
 
 Train with it: t5x_like train ... --vocabulary mine.model. The types unigram and bpe (SentencePiece)
 make a .model file, which gets its sentinels (<extra_id_0> ...) when it is loaded; the other types
@@ -28,7 +30,7 @@ training.
 
 
 def main(argv: list[str]) -> int:
-    """Trains or extends a vocabulary, writes it and prints its size."""
+    """Trains, extends or trims a vocabulary, writes it and prints its size."""
     parser = CommandParser(
         "vocab",
         description="Trains a vocabulary on a bounded sample of a corpus or task.",
@@ -38,11 +40,16 @@ def main(argv: list[str]) -> int:
     _add_vocabulary(parser)
     args = parser.parse_args(argv)
 
-    if args.extend is not None:
+    if args.extend is not None or args.trim is not None:
         lower = args.lowercase or args.keep_accents
         if args.type or lower or args.byte_fallback or args.extra_ids or args.pattern:
-            parser.error("--extend: the kind and all else are those of the vocabulary it names")
-        return _extend(args)
+            flag = "--trim" if args.extend is None else "--extend"
+            parser.error(f"{flag}: the kind and all else are those of the vocabulary it names")
+        if args.trim is None:
+            return _extend(args)
+        if args.size is not None:
+            parser.error("--trim: all pieces that the text uses are kept: leave --size out")
+        return _trim(args)
 
     if args.keep_accents and not args.lowercase:
         parser.error("--keep_accents needs --lowercase: otherwise nothing takes them away")
@@ -52,7 +59,7 @@ def main(argv: list[str]) -> int:
 
     recipe = Recipe(
         kind=args.type or "unigram",
-        size=args.size,
+        size=args.size or _SIZE,
         max_sentences=args.max_sentences,
         seed=args.seed,
         character_coverage=args.character_coverage,
@@ -82,12 +89,29 @@ def _extend(args: argparse.Namespace) -> int:
             _texts(arguments.text_data(args)),
             path,
             base,
-            size=args.size,
+            size=args.size or _SIZE,
             max_sentences=args.max_sentences,
             seed=args.seed,
         )
     size = load(file).vocab_size
     print(f"{args.output}: {size} ids, {size - base.vocab_size} more than {args.extend}")
+    return 0
+
+
+def _trim(args: argparse.Namespace) -> int:
+    from t5x_like.vocabularies.learning.vocabulary_recipe import trim
+    from t5x_like.vocabularies.loading import load
+
+    base = load(args.trim)
+    with sending.written(args.output) as path:
+        file = trim(
+            _texts(arguments.text_data(args)),
+            path,
+            base,
+            max_sentences=args.max_sentences,
+            seed=args.seed,
+        )
+    print(f"{args.output}: {load(file).vocab_size} of {base.vocab_size} ids of {args.trim}")
     return 0
 
 
@@ -99,16 +123,11 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="the .model file to write (unigram, bpe), or the new directory (the others)",
     )
-    group.add_argument("--size", type=int, default=32000, help="pieces (default: 32000)")
+    group.add_argument("--size", type=int, help=f"pieces (default: {_SIZE})")
     group.add_argument(
         "--type", choices=arguments.VOCAB_TYPES, help="kind of vocabulary (default: unigram)"
     )
-    group.add_argument(
-        "--extend",
-        metavar="V",
-        help="a WordPiece vocabulary to extend in place of training one: its ids stay, and words "
-        "that it splits are added up to --size ids",
-    )
+    _add_changes(group.add_mutually_exclusive_group())
     group.add_argument(
         "--lowercase",
         action="store_true",
@@ -149,6 +168,21 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
         "--byte_fallback", action="store_true", help="unigram, bpe: spell rare characters as bytes"
     )
     group.add_argument("--seed", type=int, default=0, help="seed of the sample (default: 0)")
+
+
+def _add_changes(group: Any) -> None:
+    group.add_argument(
+        "--extend",
+        metavar="V",
+        help="a WordPiece vocabulary to extend in place of training one: its ids stay, and words "
+        "that it splits are added up to --size ids",
+    )
+    group.add_argument(
+        "--trim",
+        metavar="V",
+        help="a vocabulary to make smaller in place of training one: only the pieces that the text "
+        "uses are left; take it with --init_from and --exchange_vocabulary",
+    )
 
 
 def _texts(data: Data) -> Iterator[str]:

@@ -16,7 +16,8 @@ class Setting:
 
     Attributes:
       target: a macro of the gin files, or a parameter.
-      kind: the kind of its value: "int", "float", "str", "texts" (one or several) or "sizes".
+      kind: the kind of its value: "int", "float", "str", "texts" (one or several), "sizes" or
+        "flag" (True where it is named).
       example: a placeholder of the value, for `--help`.
       help: a line about it, for `--help`.
     """
@@ -76,6 +77,19 @@ SETTINGS: Mapping[str, Setting] = {
         "FILE",
         "tokens, one a line, that the vocabulary of --init_from gets besides; each starts as the "
         "mean of its pieces",
+    ),
+    "exchange_vocabulary": Setting(
+        "EXCHANGE_VOCABULARY",
+        "flag",
+        "",
+        "--vocabulary takes the place of that of --init_from: ids of the same piece keep their "
+        "rows, others start as the mean of the old pieces of their text",
+    ),
+    "grow": Setting(
+        "GROW",
+        "flag",
+        "",
+        "the recipe's model is larger than that of --init_from, and its parameters repeat those",
     ),
     "vocab_size": Setting("VOCAB_SIZE", "int", "N", "pieces of a trained vocabulary"),
     "seed": Setting("SEED", "int", "N", "seed of parameters, order, noise and dropout"),

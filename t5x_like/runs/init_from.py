@@ -11,12 +11,13 @@ from etils import epath
 from flax import nnx
 
 from t5x_like.core.buckets import storage
+from t5x_like.layers.attention.multi_head import head_width
 from t5x_like.runs import run_directory
 from t5x_like.training.checkpointing import initial_parameters, initial_plan
 from t5x_like.training.checkpointing.bases import Base
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.optimization.parameter_paths import by_path
-from t5x_like.vocabularies.text import pieces
+from t5x_like.vocabularies import carrying
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Vocabulary
@@ -34,6 +35,11 @@ class InitFrom:
     pieces that the old vocabulary writes it with; other new rows are initialised. Parameters that
     the checkpoint lacks are initialised; any other difference in shape is an error.
 
+    A larger model `grow`s from a smaller one of the same kind (ModernBERT; Rae et al., 2021,
+    appendix G3.3). In each dimension that is longer here, the saved values are in the middle and
+    are repeated around them, heads as wholes; a deeper stack takes the layer of the same relative
+    depth. Tables get rows for new ids and positions as above.
+
     Attributes:
       directory: the directory of a run, or one that `t5x_like import` wrote.
       step: the step of the checkpoint; the newest by default.
@@ -45,6 +51,11 @@ class InitFrom:
       layers: the layers to take from each saved stack, counted from 0: one for each layer of this
         run.
       model: whether the run's model has the sizes and the functions of the saved one, too.
+      grow: whether larger parameters are filled with the saved ones, and deeper stacks repeat
+        layers.
+      exchange: whether the run's vocabulary takes the place of the saved one, whatever its ids. The
+        row of each id is that of the same piece, or the mean of the saved pieces of its text; it is
+        initialised where the saved vocabulary knows neither.
     """
 
     directory: str | None
@@ -53,10 +64,16 @@ class InitFrom:
     skip: Sequence[str] = ()
     layers: Sequence[int] | None = None
     model: bool = False
+    grow: bool = False
+    exchange: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.skip, str):
             raise ValueError(f"InitFrom.skip is a list of patterns, not {self.skip!r}")
+        if self.grow and self.model:
+            raise ValueError(
+                "InitFrom.grow is for a model of larger sizes: leave InitFrom.model out"
+            )
         renamed = [
             (pattern, each)
             for pattern, of in self.rename.items()
@@ -84,16 +101,24 @@ class InitFrom:
         """Compares the ids of a run with those that the parameters were trained with.
 
         The run may have new ids. If it takes a table of the vocabulary, the old ids must keep their
-        meanings.
+        meanings, unless the vocabulary is exchanged.
 
         Args:
           vocabulary: the vocabulary of the run.
           program: the program of the run.
 
         Raises:
-          ValueError: ids mean other tokens than in the vocabulary beside the checkpoint.
+          ValueError: ids mean other tokens than in the vocabulary beside the checkpoint, or there
+            is none to be exchanged.
         """
         saved = self.vocabulary()
+        if self.exchange:
+            if saved is None:
+                raise ValueError(
+                    f"{self.directory} has no vocabulary that could be exchanged: import it again "
+                    "with --vocabulary"
+                )
+            return
         plan, _ = self._plan(_model(program))
         tables = [path for path in plan.sources if plan.wanted[path].vocabulary is not None]
         if saved is None or not tables or saved.fingerprint == vocabulary.fingerprint:
@@ -106,7 +131,8 @@ class InitFrom:
                 f"{len(differ):,} of {len(ids):,} ids have other meanings than in "
                 f"{self.directory}: {i} is {vocabulary.piece(i)!r} here and {saved.piece(i)!r} "
                 "there. Leave VOCABULARY unset to use the one saved there, set it to one that "
-                f"extends that, or leave out its tables with InitFrom.skip: {', '.join(tables)}"
+                "extends that, carry rows over with EXCHANGE_VOCABULARY = True, or leave out its "
+                f"tables with InitFrom.skip: {', '.join(tables)}"
             )
 
     def apply(
@@ -137,8 +163,8 @@ class InitFrom:
         for line in plan.report():
             log.message(f"  {line}")
         means = self._new_ids(vocabulary)
-        if means:
-            log.message(f"  {len(means):,} new ids start as the mean of their pieces")
+        if means and vocabulary is not None:
+            log.message(f"  {self._said_of(means, vocabulary)}")
         return initial_parameters.take(plan, params, restored.state, means=means)
 
     def bases(
@@ -160,8 +186,7 @@ class InitFrom:
             path: source.path
             for path, source in plan.sources.items()
             if path in paths
-            and source.layers is None
-            and source.fresh is None
+            and source.whole
             and (source.shape, leaves[source.path].dtype) == (ours[path].shape, ours[path].dtype)
         }
         if self._new_ids(vocabulary):
@@ -173,14 +198,23 @@ class InitFrom:
         return {path: source.path for path, source in self._plan(model)[0].sources.items()}
 
     def _new_ids(self, vocabulary: Vocabulary | None) -> dict[int, list[int]]:
-        """{new id: the ids that the saved vocabulary writes its text with}."""
+        """{new id: the saved ids that stand for it}."""
         saved = self.vocabulary()
         if vocabulary is None or saved is None:
             return {}
-        new = range(saved.vocab_size, vocabulary.vocab_size)
-        texts = (vocabulary.piece(i).replace(pieces.SPACE, " ") for i in new)
-        ids_of = {i: list(map(int, saved.encode(text))) for i, text in zip(new, texts, strict=True)}
-        return {i: ids for i, ids in ids_of.items() if ids}
+        first = 0 if self.exchange else saved.vocab_size
+        return carrying.carried(vocabulary, saved, range(first, vocabulary.vocab_size))
+
+    def _said_of(self, means: Mapping[int, Sequence[int]], vocabulary: Vocabulary) -> str:
+        """A line about new ids."""
+        if not self.exchange:
+            return f"{len(means):,} new ids start as the mean of their pieces"
+        one = sum(len(ids) == 1 for ids in means.values())
+        return (
+            f"of {vocabulary.vocab_size:,} ids {one:,} have the row of one that was there, "
+            f"{len(means) - one:,} the mean of several, and {vocabulary.vocab_size - len(means):,} "
+            "are fresh"
+        )
 
     def vocabulary(self) -> Vocabulary | None:
         """The vocabulary saved beside the checkpoint; None if there is none."""
@@ -191,7 +225,13 @@ class InitFrom:
 
     def _plan(self, model: nnx.Module) -> tuple[initial_plan.Plan, Any]:
         saved = self._checkpoints().abstract_params(step=self.step)
-        selection = initial_plan.Selection(rename=self.rename, skip=self.skip, layers=self.layers)
+        selection = initial_plan.Selection(
+            rename=self.rename,
+            skip=self.skip,
+            layers=self.layers,
+            head_width=head_width(model) if self.grow else None,
+            exchanged=self.exchange,
+        )
         shapes = {path: leaf.shape for path, leaf in by_path(saved).items()}
         return initial_plan.make_plan(
             initial_parameters.wanted_parameters(model), shapes, selection

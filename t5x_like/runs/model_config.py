@@ -10,6 +10,8 @@ from typing import Any
 from t5x_like.config import gin_config, object_text
 from t5x_like.core.spelling import nearest
 
+_SPARE = 128
+
 
 def find(make: Any) -> Any:
     """The configuration (a dataclass) that a constructor gives its model; None if it gives none."""
@@ -64,6 +66,14 @@ def family(config: Any) -> str:
 def selector(config: Any) -> str:
     """The name of the class in gin files: `bert.Config`."""
     return f"{family(config)}.{type(config).__name__}"
+
+
+def rows(ids: int, usual: int) -> int:
+    """The rows of tables for so many ids: the `usual` ones if few are to spare, or the fewest.
+
+    They are a multiple of 128, as in T5: matrix units work on so many columns at once.
+    """
+    return usual if ids <= usual < ids + _SPARE else -(-ids // _SPARE) * _SPARE
 
 
 def given(config: Any) -> set[str]:

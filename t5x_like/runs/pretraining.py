@@ -367,6 +367,7 @@ def _usable(run: Run, program: step.Program, *, fresh: bool) -> Callable[[Vocabu
     """A check of the run's vocabulary; checks the parameters that the run starts from."""
     if run.init_from is None or not fresh:
         return lambda vocabulary: None
+    starting_model.check_heads(run)
     run.init_from.check(program)
     return functools.partial(run.init_from.check_vocabulary, program=program)
 

@@ -226,6 +226,8 @@ class Run:
       init_from: where the first parameters come from; None initialises them. A directory gives the
         sizes of the model as well.
       add_tokens: a file of tokens, one a line, that the vocabulary of `init_from` gets as new ids.
+      grow: whether `init_from` is a smaller model (`InitFrom.grow`).
+      exchange_vocabulary: whether `init_from` has another vocabulary (`InitFrom.exchange`).
       completer: adds to each batch, for example the outputs of a teacher.
       adapt: called with the model and `rngs=`; gives the model that trains, which it may make of
         the other one: with adapters, another head, fewer layers. None leaves it as it is.
@@ -241,13 +243,19 @@ class Run:
     phases: Sequence[Phase] = ()
     init_from: InitFrom | None = None
     add_tokens: str | None = None
+    exchange_vocabulary: bool = False
+    grow: bool = False
     completer: BatchCompleter | None = None
     adapt: Callable[..., Model] | None = None
 
     def __post_init__(self) -> None:
         start: object = self.init_from
         if isinstance(start, str):
-            object.__setattr__(self, "init_from", InitFrom(directory=start, model=True))
+            object.__setattr__(self, "init_from", InitFrom(directory=start, model=not self.grow))
+        said = {"grow": self.grow, "exchange": self.exchange_vocabulary}
+        if self.init_from is not None and any(said.values()):
+            changes: dict[str, Any] = {name: True for name, wanted in said.items() if wanted}
+            object.__setattr__(self, "init_from", dataclasses.replace(self.init_from, **changes))
         for name, (macro, needed, example) in _PARTS.items():
             part = getattr(self, name)
             if not (part is None and name in _OPTIONAL) and not hasattr(part, needed):

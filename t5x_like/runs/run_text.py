@@ -35,6 +35,8 @@ def run_text(run: Run) -> str:
         "phases": tuple(map(_writable, run.phases)),
         "init_from": run.init_from,
         "add_tokens": run.add_tokens,
+        "exchange_vocabulary": run.exchange_vocabulary,
+        "grow": run.grow,
         "completer": run.completer,
         "adapt": run.adapt,
     }

@@ -81,6 +81,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         "sizes": sizes,
     }
     for name, setting in SETTINGS.items():
+        if setting.kind == "flag":
+            group.add_argument(f"--{name}", action="store_const", const=True, help=setting.help)
+            continue
         group.add_argument(
             f"--{name}",
             type=kinds[setting.kind],

@@ -5,7 +5,7 @@ Suffixes: B batch, L queries, M keys, D d_model, H heads, K d_kv, J = H * K join
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from flax import nnx
@@ -128,3 +128,16 @@ class Attention(nnx.Module):
 
     def _heads(self, x_BLJ: jax.Array) -> jax.Array:
         return x_BLJ.reshape(*x_BLJ.shape[:2], self.num_heads, -1)
+
+
+def head_width(model: Any) -> int:
+    """The width of the heads of all attention layers of a model.
+
+    Raises:
+      ValueError: the model has none, or heads of several widths.
+    """
+    layers = (node for _, node in nnx.iter_graph(model) if isinstance(node, Attention))
+    widths = {layer.query.kernel.shape[-1] // layer.num_heads for layer in layers}
+    if len(widths) != 1:
+        raise ValueError(f"the heads of this model have {sorted(widths)} as widths, not one width")
+    return widths.pop()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from t5x_like.core.buckets import storage
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.interop.tokenizers import added
+from t5x_like.layers.attention.multi_head import head_width
 from t5x_like.runs import model_config, run_directory, saved_model
 from t5x_like.runs.settings import imported
 
@@ -86,7 +87,10 @@ def follow(run: Run) -> list[str]:
             f"this run trains a model of the family {family}, and {directory} has one of the "
             f"family {other}: choose a recipe of that family (`t5x_like recipes`)"
         )
-    config = dataclasses.replace(config, vocab_size=max(config.vocab_size, ids))
+    rows = max(config.vocab_size, ids)
+    if start.exchange and not has_begun:
+        rows = model_config.rows(ids, config.vocab_size)
+    config = dataclasses.replace(config, vocab_size=rows)
     changed = {
         field.name: getattr(config, field.name)
         for field in dataclasses.fields(config)
@@ -103,6 +107,20 @@ def follow(run: Run) -> list[str]:
         return lines
     sizes = model_config.bind(ours, changed, where=f"the sizes of {directory}")
     return [*lines, f"As in {directory}: {sizes}."]
+
+
+def check_heads(run: Run) -> None:
+    """Raises ValueError where a model cannot grow from one whose heads have another width."""
+    start = run.init_from
+    if start is None or not start.grow:
+        return
+    ours = head_width(run.abstract_model)
+    theirs = head_width(saved_model.abstract_model(start.directory or ""))
+    if ours != theirs:
+        raise ValueError(
+            f"a model grows by more heads of the same width: {ours} in this run, and {theirs} in "
+            f"{start.directory}"
+        )
 
 
 def begun(run: Run) -> bool:

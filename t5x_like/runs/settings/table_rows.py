@@ -14,8 +14,6 @@ from t5x_like.runs.settings import starting_model
 if TYPE_CHECKING:
     from t5x_like.runs.run import Run
 
-_SPARE = 128
-"""Rows are a multiple of it, as in T5: matrix units work on so many columns at once."""
 _CHOOSING = ("VOCABULARY", "VOCAB_SIZE", "VocabularyChoice")
 
 
@@ -44,8 +42,7 @@ def follow(run: Run) -> list[str]:
     rows, where = _saved_rows(run), "as the run began"
     if rows is None:
         ids = choice.ids()
-        fits = ids <= config.vocab_size < ids + _SPARE
-        rows = config.vocab_size if fits else -(-ids // _SPARE) * _SPARE
+        rows = model_config.rows(ids, config.vocab_size)
         where = f"for the {ids:,} ids of the vocabulary"
     if rows == config.vocab_size:
         return []

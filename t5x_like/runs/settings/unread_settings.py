@@ -146,6 +146,11 @@ def _without_effect(run: Run) -> Iterator[_Unread]:
     if run.init_from is None or getattr(data.vocabulary, "name", None) is not None:
         reason = "it adds to the vocabulary of INIT_FROM, which this run does not take"
         yield _Unread({"ADD_TOKENS": "add_tokens"}, "Run", reason)
+    if run.init_from is None:
+        yield _Unread({"GROW": "grow"}, "Run", "there is no INIT_FROM, a smaller model")
+    if run.init_from is None or getattr(data.vocabulary, "name", None) is None:
+        reason = "it is for a VOCABULARY that is named, in place of that of INIT_FROM"
+        yield _Unread({"EXCHANGE_VOCABULARY": "exchange_vocabulary"}, "Run", reason)
     if data.corpus:
         name = {"MIXTURE_OR_TASK_NAME": "mixture_or_task_name"}
         yield _Unread(name, "Data", f"the run reads CORPUS, which is {data.corpus!r}")

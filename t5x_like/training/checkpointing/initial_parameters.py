@@ -59,7 +59,7 @@ def take(
       params: the initialised parameters.
       saved: the saved parameters, in the layout of `laid_out`.
       means: {new id: old ids}; in the tables of the vocabulary that are taken, the row of a new id
-        is the mean of the old ones' rows.
+        is the mean of the old ones' rows. Where the vocabulary is exchanged, all ids are new.
     """
     fresh, arrays = by_path(params), by_path(saved)
     taken = {path: arrays[source.path] for path, source in plan.sources.items()}
@@ -69,21 +69,18 @@ def take(
         path: x
         for path, x in taken.items()
         if uses[plan.sources[path].path] > 1  # each parameter has memory of its own
-        or plan.sources[path].layers is not None
-        or plan.sources[path].fresh is not None
+        or not plan.sources[path].whole
         or (x.shape, x.dtype) != (fresh[path].shape, fresh[path].dtype)
         or (means and path in tables)
     }
 
     def filled(fresh: dict[str, jax.Array], changed: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        filled_arrays = {
-            path: _fill_first_rows(fresh[path], x, plan.sources[path])
-            for path, x in changed.items()
-        }
-        if means:
-            filled_arrays |= {
-                path: _with_means(filled_arrays[path], axis, means) for path, axis in tables.items()
-            }
+        filled_arrays = {}
+        for path, x in changed.items():
+            grown = _grown(x, plan.sources[path], fresh[path].shape)
+            filled_arrays[path] = _fill_first_rows(fresh[path], grown, plan.sources[path])
+            if means and path in tables:
+                filled_arrays[path] = _with_means(filled_arrays[path], tables[path], means, grown)
         return filled_arrays
 
     old = {path: fresh[path] for path in changed}
@@ -94,10 +91,20 @@ def take(
     )
 
 
-def _fill_first_rows(fresh: jax.Array, saved: jax.Array, source: Source) -> jax.Array:
-    """`fresh` with the saved values in its first rows, and in none of the layers to initialise."""
+def _grown(saved: jax.Array, source: Source, shape: Shape) -> jax.Array:
+    """The saved layers that are wanted, repeated before and after their values where tiled."""
     if source.layers is not None:
         saved = saved[np.array(source.layers)]
+    for dimension, start in source.tiled.items():
+        repeated = (np.arange(shape[dimension]) - start) % saved.shape[dimension]
+        saved = jnp.take(saved, repeated, axis=dimension)
+    return saved
+
+
+def _fill_first_rows(fresh: jax.Array, saved: jax.Array, source: Source) -> jax.Array:
+    """`fresh` with the saved values in its first rows, and in none of the layers to initialise."""
+    if source.exchanged:
+        return fresh
     filled = jax.lax.dynamic_update_slice(fresh, saved.astype(fresh.dtype), (0,) * fresh.ndim)
     if source.fresh is None:
         return filled
@@ -105,15 +112,18 @@ def _fill_first_rows(fresh: jax.Array, saved: jax.Array, source: Source) -> jax.
     return jnp.where(source.fresh.reshape(*source.fresh.shape, *ones), fresh, filled)
 
 
-def _with_means(table: jax.Array, axis: int, means: Mapping[int, Sequence[int]]) -> jax.Array:
-    """`table` with means of its rows along `axis`, in float32, in place of some others."""
-    shape = (len(means), max(map(len, means.values())))
-    pieces, weights = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
-    for n, ids in enumerate(means.values()):
-        pieces[n, : len(ids)], weights[n, : len(ids)] = ids, 1 / len(ids)
-    rows = jnp.moveaxis(table, axis, 0)
-    mean = jnp.einsum("np,np...->n...", weights, rows[pieces].astype(jnp.float32))
-    new = rows.at[np.array(list(means))].set(mean.astype(table.dtype))
+def _with_means(
+    table: jax.Array, axis: int, means: Mapping[int, Sequence[int]], saved: jax.Array
+) -> jax.Array:
+    """`table` with means of saved rows along `axis`, in float32, in place of some."""
+    sizes = np.array([*map(len, means.values())])
+    pieces = np.concatenate([*means.values()])
+    old = jnp.moveaxis(saved, axis, 0)[pieces].astype(jnp.float32)
+    total = jax.ops.segment_sum(
+        old, np.repeat(np.arange(len(sizes)), sizes), len(sizes), indices_are_sorted=True
+    )
+    mean = total / sizes.reshape(-1, *[1] * (old.ndim - 1))
+    new = jnp.moveaxis(table, axis, 0).at[np.array(list(means))].set(mean.astype(table.dtype))
     return jnp.moveaxis(new, 0, axis)
 
 

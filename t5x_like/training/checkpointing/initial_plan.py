@@ -18,6 +18,8 @@ Shape = tuple[int, ...]
 
 GROWING = ("vocab", "positions")
 """Logical axes that may be longer than the saved ones: old rows are kept, new are initialised."""
+_OF_HEADS = "joined_kv"
+"""The logical axis of all heads, one after another."""
 
 _NAMED = 3
 
@@ -45,12 +47,19 @@ class Wanted:
             return None
         return len(self.shape) - len(self.axes) + self.axes.index("vocab")
 
-    def grows_from(self, saved: Shape) -> bool:
-        """Whether the saved shape fits, except that this one may have more rows."""
-        names = (None,) * (len(self.shape) - len(self.axes)) + self.axes
+    @property
+    def dimensions(self) -> tuple[str | None, ...]:
+        """The name of each dimension; None for stacked layers."""
+        return (None,) * (len(self.shape) - len(self.axes)) + self.axes
+
+    def grows_from(self, saved: Shape, *, exchanged: bool = False) -> bool:
+        """Whether the saved shape fits, except that this one may have more rows.
+
+        Where the vocabulary is `exchanged`, it may have fewer of those too.
+        """
         return len(saved) == len(self.shape) and all(
-            old == new or (name in GROWING and old < new)
-            for name, old, new in zip(names, saved, self.shape, strict=True)
+            old == new or (name in GROWING and old < new) or (exchanged and name == "vocab")
+            for name, old, new in zip(self.dimensions, saved, self.shape, strict=True)
         )
 
 
@@ -65,11 +74,16 @@ class Selection:
         initialised, or those of its layers that the pattern chooses.
       layers: the layers to take from each saved stack, counted from 0: one for each layer of the
         run; None for all.
+      head_width: the width of a head, where larger parameters are tiled with the saved ones and
+        deeper stacks repeat layers (`InitFrom.grow`); None where they are not.
+      exchanged: whether the ids of the saved tables are those of another vocabulary.
     """
 
     rename: Mapping[str, str | Sequence[str]] = dataclasses.field(default_factory=dict)
     skip: Sequence[str] = ()
     layers: Sequence[int] | None = None
+    head_width: int | None = None
+    exchanged: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,13 +93,22 @@ class Source:
     Attributes:
       path, shape: those of the saved parameter.
       layers: its layers to take; None for all.
+      tiled: {dimension: where in the run's parameter the saved values are whole}.
+      exchanged: whether its rows are those of other ids.
       fresh: which layers of the run's parameter are initialised, bool [*stacked]; None for none.
     """
 
     path: str
     shape: Shape
     layers: Sequence[int] | None
+    tiled: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    exchanged: bool = False
     fresh: np.ndarray | None = dataclasses.field(default=None, compare=False)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the saved values are taken as they are, with rows to spare at most."""
+        return self.layers is None and not self.tiled and not self.exchanged and self.fresh is None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,7 +131,12 @@ class Plan:
         grown = [
             f"{path} {source.shape} -> {self.wanted[path].shape}"
             for path, source in self.sources.items()
-            if source.layers is None and source.shape != self.wanted[path].shape
+            if source.whole and source.shape != self.wanted[path].shape
+        ]
+        tiled = [
+            f"{path} {source.shape} -> {self.wanted[path].shape}"
+            for path, source in self.sources.items()
+            if source.tiled
         ]
         in_part = [
             f"{path}@{','.join(map(str, np.flatnonzero(source.fresh)))}"
@@ -118,6 +146,7 @@ class Plan:
         lines = [f"{len(self.sources)} of {len(self.wanted)} parameters taken"]
         kinds = {
             "with new rows": grown,
+            "tiled": tiled,
             "fresh": fresh,
             "fresh in some layers": in_part,
             "left over": self.left_over,
@@ -147,10 +176,16 @@ def make_plan(
         fresh = skipped.get(path, np.array(False))
         if fresh.all() or path not in origins:
             continue
-        origin, layers = origins[path], selection.layers if leaf.stacked else None
-        if problem := _problem(leaf, saved[origin], layers):
+        origin = origins[path]
+        layers = _layers(leaf, saved[origin], selection)
+        tiled = _tiled(leaf, saved[origin], selection.head_width)
+        exchanged = selection.exchanged and leaf.vocabulary is not None
+        grown = tuple(leaf.shape[n] if n in tiled else x for n, x in enumerate(saved[origin]))
+        if problem := _problem(leaf, grown, layers, exchanged=exchanged):
             different.append(f"{path}: {saved[origin]} saved, {leaf.shape} in this run{problem}")
-        sources[path] = Source(origin, saved[origin], layers, fresh if fresh.any() else None)
+        sources[path] = Source(
+            origin, saved[origin], layers, tiled, exchanged, fresh if fresh.any() else None
+        )
     if different:
         raise CheckpointError(
             f"parameters of other shapes: {_some(different, '; ')}. Change the model, or leave "
@@ -211,7 +246,39 @@ def _paths_to_skip(wanted: Mapping[str, Wanted], skip: Sequence[str]) -> dict[st
     return skipped
 
 
-def _problem(leaf: Wanted, saved: Shape, layers: Sequence[int] | None) -> str:
+def _layers(leaf: Wanted, saved: Shape, selection: Selection) -> Sequence[int] | None:
+    """The saved layers to take, in the order of the run's; None for all as they are.
+
+    A deeper stack that grows repeats layers and keeps their order: number i of m starts from the
+    one nearest to i * n / m of n (Rae et al., 2021, appendix G3.3).
+    """
+    if not leaf.stacked or selection.layers is not None or selection.head_width is None:
+        return selection.layers if leaf.stacked else None
+    if len(saved) != len(leaf.shape) or saved[0] == leaf.shape[0]:
+        return None
+    numbers = np.rint(np.arange(leaf.shape[0]) * saved[0] / leaf.shape[0])
+    return [*map(int, np.minimum(numbers, saved[0] - 1))]
+
+
+def _tiled(leaf: Wanted, saved: Shape, head_width: int | None) -> dict[int, int]:
+    """{dimension that is longer than the saved one: where the saved values are whole}.
+
+    They are in the middle; before and after them they are repeated. Heads stay whole.
+    """
+    if head_width is None or len(saved) != len(leaf.shape):
+        return {}
+    found = {}
+    first = len(leaf.shape) - len(leaf.axes)
+    for n, name in enumerate(leaf.dimensions):
+        if n >= first and saved[n] < leaf.shape[n] and name not in GROWING:
+            unit = head_width if name == _OF_HEADS else 1
+            found[n] = (leaf.shape[n] - saved[n]) // (2 * unit) * unit
+    return found
+
+
+def _problem(
+    leaf: Wanted, saved: Shape, layers: Sequence[int] | None, *, exchanged: bool = False
+) -> str:
     """Why `leaf` cannot start from the saved shape, and the remedy; "" if it can."""
     if len(saved) != len(leaf.shape):
         return ", which cannot be made to fit"
@@ -220,7 +287,7 @@ def _problem(leaf: Wanted, saved: Shape, layers: Sequence[int] | None) -> str:
         if not all(0 <= layer < saved[0] for layer in layers):
             return f", which has no `layers` {list(layers)}, counted from 0"
         chosen = (len(layers), *saved[1:])
-    if leaf.grows_from(chosen):
+    if leaf.grows_from(chosen, exchanged=exchanged):
         return ""
     if leaf.stacked and saved[1:] == leaf.shape[1:]:
         return f", of which `layers` must name {leaf.shape[0]}"

@@ -15,6 +15,7 @@ from t5x_like.vocabularies.learning import (
     sampling,
     sentencepiece_training,
     subword_training,
+    trimming,
 )
 from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
 from t5x_like.vocabularies.subwords import SubwordVocabulary
@@ -156,6 +157,31 @@ def extend(
         documents, max_sentences=max_sentences, seed=seed, progress=progress
     )
     files.save_whole(extending.extend(base, sentences, size=size), directory)
+    return directory
+
+
+def trim(
+    documents: Iterable[str],
+    path: str | Path,
+    base: Vocabulary,
+    *,
+    max_sentences: int = sampling.MAX_SENTENCES,
+    seed: int = 0,
+    progress: bool = True,
+) -> Path:
+    """Writes those pieces of `base` that a bounded sample uses (`trimming.trim`).
+
+    Raises:
+      ValueError: there is no text, or the vocabulary does not allow it; the latter is raised before
+        any document is read.
+      OSError: as in `train`.
+    """
+    directory = _checked(path)
+    trimming.check(base)
+    sentences = sampling.sample(
+        documents, max_sentences=max_sentences, seed=seed, progress=progress
+    )
+    files.save_whole(trimming.trim(base, sentences), directory)
     return directory
 
 
