@@ -22,7 +22,7 @@ INTRODUCTION = """\
 
 An objective says what a model learns from a text: which tokens it sees, and which it must predict.
 With any corpus of plain text it makes a task, `<corpus>.<objective>`. One cache of a corpus serves all
-objectives at any length. The last two below read rows with columns in place of plain text.
+objectives at any length. Those of chosen parts, and those from text to text on, read rows with columns in place of plain text.
 `t5x_like objectives` lists them, and `t5x_like objectives NAME` prints the fields of one. A run sets
 fields by their class: `--gin.mlm.MaskedLM.masked_rate=0.2`. [new_objective.md](new_objective.md) shows
 how to add an objective.
@@ -69,6 +69,12 @@ FAMILIES = {
         "These are for encoders (Devlin et al. 2019, section 3.1). A share of the tokens is "
         "predicted: 80 % of these are masked, 10 % replaced and 10 % kept.",
         "mlm mlm_static mlm_whole_word mlm_nsp",
+    ),
+    "Chosen parts": (
+        "These are for encoders, and read rows with `targets` and `parts`, the places of its parts as in SQuAD's answers; or "
+        "texts with markers around them, which `MarkedParts.markers=('<e>', '</e>')` names and which are left out. Nothing "
+        "else is predicted. Entities can be masked as wholes (Sun et al. 2019, section 3.2).",
+        "mlm_parts mlm_whole_parts",
     ),
     "RoBERTa": (
         "These are for encoders (Liu et al. 2019, section 4.2). Masks are drawn again in every epoch, "
@@ -151,7 +157,21 @@ FAMILIES = {
     ),
 }
 
+_PARTS = (
+    '{"targets": "Ada lived in Turin.", '
+    '"parts": {"text": ["Ada", "Turin"], "answer_start": [0, 13]}}\n'
+)
 ROWS = {
+    "mlm_parts": (
+        "texts.jsonl",
+        _PARTS,
+        "--objective mlm_parts --vocab_type characters --vocab_size 99",
+    ),
+    "mlm_whole_parts": (
+        "texts.jsonl",
+        _PARTS,
+        "--objective mlm_whole_parts --vocab_type characters --vocab_size 99",
+    ),
     "text_to_text": (
         "pairs.tsv",
         "inputs\ttargets\ntranslate English to German: The river was calm.\tDer Fluss war ruhig.\n",

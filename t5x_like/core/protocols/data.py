@@ -124,6 +124,8 @@ class Column:
       names: the names of the classes of a label in their order, where these are known before the
         text is read; they are not kept.
       as_bio: whether tags of entities are read as BIO, whatever they are (`core.tag_schemes`).
+      markers: the texts that stand before and after each span in a passage, which does not keep
+        them; None where spans have a cell of their own.
     """
 
     name: str
@@ -141,6 +143,7 @@ class Column:
     shape: tuple[int | None, ...] = ()
     names: tuple[str, ...] = dataclasses.field(default=(), compare=False)
     as_bio: bool = dataclasses.field(default=False, compare=False)
+    markers: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         rest = self.shape[1:] if None in self.shape[:1] else self.shape

@@ -74,7 +74,7 @@ class NamedFields(Corpus):
         return not self.lacking(columns)
 
     def _field_of(self, column: Column, columns: Sequence[Column]) -> str:
-        if column.holds == "characters":
+        if column.holds == "characters" or (column.holds == "spans" and column.markers):
             column = next(other for other in columns if other.holds == "passage")
         if isinstance(self._field, Mapping):
             return self._field.get(column.name, column.name)
@@ -87,7 +87,11 @@ class NamedFields(Corpus):
         if all(column.holds == "text" for column in self.columns):
             return [fields]
         kinds = [
-            (column.name, column.holds, column.shape, *(["BIO"] if column.as_bio else []))
+            (
+                *(column.name, column.holds, column.shape),
+                *(["BIO"] if column.as_bio else []),
+                *(column.markers or ()),
+            )
             for column in self.columns
         ]
         return [fields, kinds, *([self.label_names] if self._given_names is not None else [])]

@@ -12,7 +12,7 @@ import numpy as np
 from t5x_like.core import tag_schemes
 from t5x_like.core.protocols.data import Column
 from t5x_like.data.corpora.corpus import CorpusError
-from t5x_like.data.corpora.formats import field_paths
+from t5x_like.data.corpora.formats import field_paths, marked_texts
 
 STARTS = "answer_start"
 """The field of the places of answers, in characters."""
@@ -39,10 +39,16 @@ def value(column: Column, cell: Any, *, where: str) -> Any:
     if column.holds in ("text", "passage", "characters"):
         if cell is not None and not isinstance(cell, str):
             raise CorpusError(f"{where} is a {type(cell).__name__}, not a string")
+        if column.markers is not None:
+            return marked_texts.read(cell or "", column.markers, where=where).text
         return cell or ""
     if column.holds == "label":
         return _label(cell, where=where)
     if column.holds == "spans":
+        if column.markers is not None:
+            return json.dumps(
+                marked_texts.read(cell or "", column.markers, where=where).parts, ensure_ascii=False
+            )
         return _spans(cell, where=where)
     if column.holds in ("words", "tags", "labels"):
         return _lines(column, cell, where=where)
