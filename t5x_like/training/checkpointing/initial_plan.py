@@ -146,7 +146,7 @@ class Plan:
         lines = [f"{len(self.sources)} of {len(self.wanted)} parameters taken"]
         kinds = {
             "with new rows": grown,
-            "tiled": tiled,
+            "tiled": [_some(tiled)] if tiled else [],
             "fresh": fresh,
             "fresh in some layers": in_part,
             "left over": self.left_over,
