@@ -49,6 +49,8 @@ class Meter:
     - `input_wait`: the share of that time spent waiting for the next batch.
     - `goodput`: the share of the time since the meter was made in which steps ran and did not wait
       for input.
+
+    Where no time has passed since the last report, rates are those of that one.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -57,6 +59,7 @@ class Meter:
         ledger.turn("steps")
         self._made = self._since = ledger.seconds()
         self._sums: dict[str, np.ndarray] = {}
+        self._rates: dict[str, float] = {}
         self._steps = 0
         peak = peak_flops(jax.devices()[0].device_kind)
         self._peak = None if peak is None else peak * jax.device_count()
@@ -92,25 +95,42 @@ class Meter:
         What is `OF_ONE_STEP` is that of the last of them.
         """
         now = self._ledger.seconds()
-        waited = now["input_wait"] - self._since["input_wait"]
-        seconds = max(now["steps"] - self._since["steps"] + waited, 1e-9)
-        useful = now["steps"] - self._made["steps"]
         means = {
             name: metric_value(name, total, weight)
             for name, (total, weight) in self._sums.items()
             if name not in TOTALS
         }
+        totals = {name: pair for name, pair in self._sums.items() if name in TOTALS}
+        waited = now["input_wait"] - self._since["input_wait"]
+        seconds = now["steps"] - self._since["steps"] + waited
+        if seconds <= 0 and self._rates:
+            # Several steps came in at once: they count for the next report's rates.
+            self._sums = totals
+            return means | self._rates
+        self._rates = self._rates_of(totals, seconds=seconds, waited=waited, now=now)
+        self._sums = {}
+        self._steps, self._since = 0, now
+        return means | self._rates
+
+    def _rates_of(
+        self,
+        totals: Mapping[str, np.ndarray],
+        *,
+        seconds: float,
+        waited: float,
+        now: Mapping[str, float],
+    ) -> dict[str, float]:
+        since_made = max(sum(now.values()) - sum(self._made.values()), 1e-9)
+        seconds = seconds if seconds > 0 else since_made
         rates = {
             "steps_per_second": self._steps / seconds,
             "input_wait": waited / seconds,
-            "goodput": useful / max(sum(now.values()) - sum(self._made.values()), 1e-9),
+            "goodput": (now["steps"] - self._made["steps"]) / since_made,
         }
-        if "tokens" in self._sums:
-            rates["tokens_per_second"] = float(self._sums["tokens"][0]) / seconds
-        if "flops" in self._sums:
-            rates["flops_per_second"] = float(self._sums["flops"][0]) / seconds
+        if "tokens" in totals:
+            rates["tokens_per_second"] = float(totals["tokens"][0]) / seconds
+        if "flops" in totals:
+            rates["flops_per_second"] = float(totals["flops"][0]) / seconds
             if self._peak is not None:
                 rates["mfu"] = rates["flops_per_second"] / self._peak
-        self._sums = {}
-        self._steps, self._since = 0, now
-        return means | rates
+        return rates

@@ -79,6 +79,20 @@ def test_rates_leave_out_pauses(clock: Clock) -> None:
     assert not {"tokens", "flops"} & set(report)
 
 
+def test_steps_that_come_in_at_once_share_their_time(clock: Clock) -> None:
+    meter = Meter(Ledger(clock=clock))
+    step = {"loss": pair(1), "tokens": pair(10)}
+    meter.add(step)
+    clock.now += 1
+    first = meter.report()
+    meter.add(step | {"loss": pair(3)})
+    assert meter.report() == first | {"loss": 3.0}
+    meter.add(step)
+    clock.now += 1
+    report = meter.report()
+    assert (report["loss"], report["tokens_per_second"], report["steps_per_second"]) == (1, 20, 2)
+
+
 def test_compilation_counts_for_goodput_alone(clock: Clock) -> None:
     meter = Meter(Ledger(clock=clock))
     meter.compiling()
