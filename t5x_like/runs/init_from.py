@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from t5x_like.training.step import Program
 
 
+_CHECKPOINT = re.compile(r"(.+?)/+checkpoints/(\d+)/*")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InitFrom:
     """Where the first parameters of a run come from.
@@ -41,7 +44,8 @@ class InitFrom:
     depth. Tables get rows for new ids and positions as above.
 
     Attributes:
-      directory: the directory of a run, or one that `t5x_like import` wrote.
+      directory: the directory of a run, or one that `t5x_like import` wrote; or that of a checkpoint
+        in it, `runs/one/checkpoints/2000`.
       step: the step of the checkpoint; the newest by default.
       rename: {regular expression: replacement} on the saved paths, applied in order. Paths are
         written as `t5x_like inspect` shows them: `encoder.embedding.tokens.table`. With several
@@ -68,6 +72,10 @@ class InitFrom:
     exchange: bool = False
 
     def __post_init__(self) -> None:
+        of_checkpoint = _CHECKPOINT.fullmatch(self.directory or "")
+        if of_checkpoint and self.step in (None, int(of_checkpoint[2])):
+            object.__setattr__(self, "directory", of_checkpoint[1])
+            object.__setattr__(self, "step", int(of_checkpoint[2]))
         if isinstance(self.skip, str):
             raise ValueError(f"InitFrom.skip is a list of patterns, not {self.skip!r}")
         if self.grow and self.model:

@@ -217,3 +217,12 @@ def test_a_model_of_hugging_face_gets_tokens(tmp_path: Path) -> None:
         loaded(ADD_TOKENS="none")
     with pytest.raises(ValueError, match=r"ADD_TOKENS has no effect: .* INIT_FROM"):
         loaded(VOCABULARY=tmp_path / "words")
+
+
+def test_a_checkpoint_may_be_named_by_its_directory() -> None:
+    of_step = InitFrom(directory="runs/one", step=20, model=True)
+    for written in ("runs/one/checkpoints/20", "runs/one/checkpoints/20/"):
+        assert InitFrom(directory=written, model=True) == of_step
+    bucket = InitFrom(directory="gs://mine/one/checkpoints/5")
+    assert (bucket.directory, bucket.step) == ("gs://mine/one", 5)
+    assert InitFrom(directory="checkpoints/5").step is None
