@@ -44,8 +44,8 @@ class InitFrom:
     depth. Tables get rows for new ids and positions as above.
 
     Attributes:
-      directory: the directory of a run, or one that `t5x_like import` wrote; or that of a checkpoint
-        in it, `runs/one/checkpoints/2000`.
+      directory: the directory of a run, or one that `t5x_like import` wrote, or that of a
+        checkpoint in it: `runs/one/checkpoints/2000`.
       step: the step of the checkpoint; the newest by default.
       rename: {regular expression: replacement} on the saved paths, applied in order. Paths are
         written as `t5x_like inspect` shows them: `encoder.embedding.tokens.table`. With several
