@@ -14,6 +14,7 @@ from t5x_like.data.cache import location
 from t5x_like.data.cache.format import MANIFEST
 from t5x_like.data.cache.reader import Cache
 from t5x_like.data.corpora import languages
+from t5x_like.data.corpora.rates import integer_weights
 from t5x_like.data.dataset_names import DataNames
 from t5x_like.data.seqio import registered_tasks
 from t5x_like.data.task import Task
@@ -50,6 +51,9 @@ class Data(DataNames):
         if self.is_cache():
             return self._open_tasks([self._named_cache()], check=check)
         named = self.named_tasks()
+        texts = self.corpus if isinstance(self.corpus, Mapping) else {}
+        if more := {*(self.corpus_shares or ())} - {*texts}:
+            raise ValueError(f"CORPUS_SHARES has {', '.join(sorted(more))}, and CORPUS does not")
         sized = named and [unsized.for_lengths(self.lengths) for unsized in named]
         if sized is None or self._is_materialized(sized):
             return self._open_tasks(self.recorded(), check=check)
@@ -73,7 +77,11 @@ class Data(DataNames):
         documents = {
             name: cache.manifest.splits["train"].documents for name, cache in opened.items()
         }
-        weights = languages.temper(documents, self.corpus_exponent)
+        weights = (
+            languages.temper(documents, self.corpus_exponent)
+            if self.corpus_shares is None
+            else integer_weights({name: self.corpus_shares[name] for name in documents})
+        )
         return [
             dataclasses.replace(opened_task, weight=weights[opened_task.name])
             for opened_task in tasks

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -59,6 +60,8 @@ class DataNames:
         Text that is `Withheld` is an error where it is looked for.
       corpus_exponent: the exponent of the numbers of documents in such a mixture
         (`languages.temper`).
+      corpus_shares: {name: share} of the rows of each text of a mixture, numbers above 0 in any
+        unit, in place of what the numbers of documents and the exponent give; None for these.
       read_corpus: makes a corpus from `corpus`.
       objective: the objective for a corpus that is named without one: a preset's name, or an
         objective; or {name: objective} of the texts of a mixture.
@@ -75,6 +78,7 @@ class DataNames:
     mixture_or_task_module: str | None = None
     corpus: Files | Mapping[str, Files | Mapping[str, Any]] | Withheld | None = None
     corpus_exponent: float = 1.0
+    corpus_shares: Mapping[str, float] | None = None
     read_corpus: CorpusMaker = user_corpus
     objective: Objective | str | Mapping[str, Objective] | None = None
     find_objective: Callable[[str], Objective] = objectives.preset
@@ -84,6 +88,20 @@ class DataNames:
     )
     cache_dir: str | None = None
     workers: int | None = None
+
+    def _check_shares(self, texts: Mapping[str, Any]) -> None:
+        shares = self.corpus_shares
+        if shares is None or not texts:
+            return
+        if (
+            not isinstance(shares, Mapping)
+            or not {*shares} >= {*texts}
+            or not all(isinstance(x, int | float) and 0 < x < math.inf for x in shares.values())
+        ):
+            raise ValueError(
+                f"CORPUS_SHARES gives each text of CORPUS ({', '.join(texts)}) a number above 0, "
+                f"not {shares!r}"
+            )
 
     def __post_init__(self) -> None:
         lengths = {} if self.lengths is None else self.lengths
@@ -96,6 +114,7 @@ class DataNames:
             )
         sentences.check(self.sentences, self.corpus)
         texts = self.corpus if isinstance(self.corpus, Mapping) else {}
+        self._check_shares(texts)
         objectives = self.objective if isinstance(self.objective, Mapping) else {}
         if objectives and {*objectives} != {*texts} and not isinstance(self.corpus, Withheld):
             raise ValueError(

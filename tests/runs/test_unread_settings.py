@@ -131,7 +131,7 @@ def test_every_macro_changes_what_runs_or_is_refused(file: str) -> None:
             silent.append(name)
     assert not silent
     # Most are neither refused nor wrong.
-    assert len(refused) <= 14, refused
+    assert len(refused) <= 15, refused
 
 
 @pytest.mark.parametrize(

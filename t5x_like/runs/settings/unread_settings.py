@@ -157,7 +157,11 @@ def _without_effect(run: Run) -> Iterator[_Unread]:
     yield from _file_settings(run)
     if not isinstance(data.corpus, Mapping):
         exponent = {"corpus_exponent": "corpus_exponent"}
-        yield _Unread(exponent, "Data", "CORPUS is not a mixture, {name: files, ...}")
+        for one in (exponent, {"CORPUS_SHARES": "corpus_shares"}):
+            yield _Unread(one, "Data", "CORPUS is not a mixture, {name: files, ...}")
+    elif data.corpus_shares is not None:
+        reason = f"CORPUS_SHARES gives the shares of its texts: {dict(data.corpus_shares)}"
+        yield _Unread({"corpus_exponent": "corpus_exponent"}, "Data", reason)
     if not data.reads_objective():
         named = data.mixture_or_task_name if not data.corpus else data.corpus
         advice = ": name the corpus alone" if "." in str(data.mixture_or_task_name) else ""

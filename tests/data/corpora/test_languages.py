@@ -59,6 +59,16 @@ def test_rows_are_drawn_by_tempered_sizes(tmp_path, exponent, share):
     assert weights["large"] == share * weights["small"]
 
 
+def test_shares_of_rows_are_given(tmp_path):
+    opened = data(tmp_path, corpus_shares={"small": 0.75, "large": 0.25}).open()
+    assert mixtures.identity(opened)["data.weights"] == {"small": 3, "large": 1}
+    for wrong in ({"small": 1}, {"small": 1, "large": 0}, {"small": 1, "large": "1"}, 3):
+        with pytest.raises(ValueError, match=r"each text of CORPUS \(\w+, \w+\) a number above 0"):
+            data(tmp_path, corpus_shares=wrong)
+    with pytest.raises(ValueError, match="CORPUS_SHARES has middle, and CORPUS does not"):
+        data(tmp_path, corpus_shares={"small": 1, "large": 1, "middle": 1}).open()
+
+
 def test_one_vocabulary_is_trained_on_all(tmp_path):
     choice = VocabularyChoice(kind="characters", size=20, extra_ids=4)
     vocabulary = data(tmp_path, vocabulary=choice).open()[0].vocabulary
