@@ -142,6 +142,63 @@ def cosine(
     return schedule
 
 
+ENDS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "linear": lambda done: 1.0 - done,
+    "1-sqrt": lambda done: 1.0 - jnp.sqrt(done),
+    "cosine": lambda done: 0.5 * (1.0 + jnp.cos(jnp.pi * done)),
+}
+"""Ends of `warmup_stable_decay`: from 1 to 0, by the share of the end that is done."""
+
+
+@remember_call
+def warmup_stable_decay(
+    learning_rate: float,
+    *,
+    total_steps: int,
+    warmup_steps: int = 0,
+    decay_share: float = 0.1,
+    end: str = "1-sqrt",
+    final: float = 0.0,
+) -> Schedule:
+    """A ramp from 0 to `learning_rate`, which then holds until an end that falls to `final`.
+
+    Until the end begins, a run does not depend on `total_steps`: it can be continued from there for
+    as long as one likes (Hägele et al., 2024, which compares ends).
+
+    Args:
+      learning_rate: the rate of the plateau.
+      total_steps: the steps after which the rate is `final`.
+      warmup_steps: the steps of the ramp.
+      decay_share: the share of `total_steps` that the end takes; 0 for none.
+      end: one of `ENDS`: "linear", "1-sqrt" (1 - sqrt(share done), as ModernBERT has it) or
+        "cosine".
+      final: the rate after the end.
+
+    Raises:
+      ValueError: there is no such end, or the ramp and the end overlap.
+    """
+    _check(warmup_steps, total_steps, learning_rate=learning_rate, final=final)
+    if end not in ENDS:
+        raise ValueError(f"end must be one of {', '.join(ENDS)}, not {end!r}")
+    if isinstance(decay_share, bool) or not 0 <= decay_share <= 1:
+        raise ValueError(f"decay_share is a share of total_steps, from 0 to 1, not {decay_share!r}")
+    counted = not isinstance(warmup_steps, jax.Array) and not isinstance(total_steps, jax.Array)
+    if counted and warmup_steps > (1 - decay_share) * total_steps:
+        raise ValueError(
+            f"the warm-up of {warmup_steps} steps and the end of {decay_share} x {total_steps} "
+            "steps overlap: make one of them shorter"
+        )
+
+    def schedule(step: Step) -> jax.Array:
+        left = jnp.float32(1)
+        if decay_share:
+            done = _progress(step, (1 - decay_share) * total_steps, total_steps)
+            left = ENDS[end](done)
+        return _ramp(step, warmup_steps) * (final + (learning_rate - final) * left)
+
+    return schedule
+
+
 @remember_call
 def join(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
     """One schedule after another, each counted from its own start (SciBERT's two phases).
@@ -173,7 +230,7 @@ def _ramp(step: Step, warmup_steps: int) -> jax.Array:
     return jnp.where(jnp.asarray(warmup_steps) > 0, line, jnp.float32(1.0))
 
 
-def _progress(step: Step, warmup_steps: int, total_steps: int) -> jax.Array:
+def _progress(step: Step, warmup_steps: float, total_steps: int) -> jax.Array:
     """A line from 0 at the end of the warm-up to 1 at `total_steps`."""
     return jnp.clip((_float(step) - warmup_steps) / (total_steps - warmup_steps), 0.0, 1.0)
 

@@ -101,6 +101,31 @@ def test_the_corners_of_the_papers() -> None:
     np.testing.assert_allclose(got, [0, 0.5, 1, 0.2 + 0.8 * 0.25, 0.2, 0.2], rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("end", "quarter", "half"),
+    [("linear", 0.75, 0.5), ("1-sqrt", 0.5, 1 - 0.5**0.5), ("cosine", 0.8535534, 0.5)],
+)
+def test_the_ends_of_a_plateau(end: str, quarter: float, half: float) -> None:
+    made = schedules.warmup_stable_decay(
+        2.0, total_steps=1000, warmup_steps=10, decay_share=0.2, end=end, final=0.5
+    )
+    want = [0, 1, 2, 2, 2, 0.5 + 1.5 * quarter, 0.5 + 1.5 * half, 0.5, 0.5]
+    got = values(made, 0, 5, 10, 400, 800, 850, 900, 1000, 3000)
+    np.testing.assert_allclose(got, want, atol=2e-5)
+
+
+def test_an_end_that_cannot_be_is_refused() -> None:
+    make = schedules.warmup_stable_decay
+    with pytest.raises(ValueError, match="one of linear, 1-sqrt, cosine"):
+        make(1.0, total_steps=10, end="sqrt")
+    with pytest.raises(ValueError, match="overlap"):
+        make(1.0, total_steps=10, warmup_steps=6, decay_share=0.5)
+    with pytest.raises(ValueError, match="share of total_steps"):
+        make(1.0, total_steps=10, decay_share=2.0)
+    held = make(1.0, total_steps=10, decay_share=0.0)
+    assert values(held, 0, 10, 99) == [1, 1, 1]
+
+
 @settings(max_examples=30, deadline=None)
 @given(steps=st.lists(st.integers(2, 60), min_size=1, max_size=4), step=st.integers(0, 250))
 def test_joined_schedules_count_from_their_own_starts(steps: list[int], step: int) -> None:
