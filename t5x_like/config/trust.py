@@ -32,6 +32,10 @@ _MODULES = frozenset(
         "t5x_like.data.corpora.user_corpus",
         "t5x_like.data.vocabulary_choice",
         "t5x_like.core.partitioning",
+        "t5x_like.training.optimization.methods.lion",
+        "t5x_like.training.optimization.methods.muon",
+        "t5x_like.training.optimization.methods.scaled_adamw",
+        "t5x_like.training.optimization.methods.stable_adamw",
         "t5x_like.training.optimization.optimizers",
         "t5x_like.training.optimization.schedules",
     ]

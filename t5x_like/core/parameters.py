@@ -23,6 +23,17 @@ def is_multiplied(parameter: nnx.Variable) -> bool:
     return bool(parameter.get_metadata().get("multiplied", _is_matrix(parameter)))
 
 
+def is_hidden(parameter: nnx.Variable) -> bool:
+    """Whether it is a matrix between states of a model, unless it says so.
+
+    It is then multiplied with each state, and has two axes, of which none is the vocabulary's. The
+    last matrix of a head of labels says that it is none (`layers.heads.outputs`).
+    """
+    axes = parameter.get_metadata().get("axes", ())
+    matrix = is_multiplied(parameter) and len(axes) == 2 and "vocab" not in axes
+    return bool(parameter.get_metadata().get("hidden", matrix))
+
+
 def map_variables(fn: Callable[[nnx.Variable], Any], params: nnx.State) -> dict[str, Any]:
     """A plain dict of `fn(variable)` for each parameter of a (possibly abstract) state."""
     values: dict[str, Any] = nnx.to_pure_dict(

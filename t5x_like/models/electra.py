@@ -33,6 +33,7 @@ from t5x_like.layers.families.encoder_pretraining import Pretraining
 from t5x_like.layers.heads import replaced_tokens, tying
 from t5x_like.layers.heads.copy_gate import copied_or_predicted
 from t5x_like.layers.heads.masked_lm import at_positions
+from t5x_like.layers.heads.outputs import output
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.cross_entropy import token_sums
@@ -141,7 +142,7 @@ class AllTokens(bert.Bert):
         super().__init__(config, rngs=rngs)
         shape, axes = (config.d_model, 1), ("embed", None)
         gate = Linear(shape, axes, init=config.init, dtype=config.dtype, rngs=rngs)
-        self.gate = above(gate)
+        self.gate = above(output(gate))
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """The denominator of `mlm`: scored tokens."""

@@ -17,6 +17,7 @@ from t5x_like.layers.basics.depth import above
 from t5x_like.layers.basics.dropout import dropout, subkeys
 from t5x_like.layers.basics.mlp import Activation
 from t5x_like.layers.basics.modules import Init, Linear
+from t5x_like.layers.heads.outputs import output
 
 NORMAL = nnx.initializers.truncated_normal(0.02)
 _NO_ALTERNATIVE = -1e9
@@ -128,9 +129,8 @@ class SequenceHead(nnx.Module):
         self.pooler = activation and Pooler(
             d_model, init=init, activation=activation, dtype=dtype, rngs=rngs
         )
-        self.out = Linear(
-            (d_model, num_labels), ("embed", None), init=init, dtype=dtype, rngs=rngs, bias=bias
-        )
+        shape, axes = (d_model, num_labels), ("embed", None)
+        self.out = output(Linear(shape, axes, init=init, dtype=dtype, rngs=rngs, bias=bias))
         self.pool = pool
         self.dropout_rates = dropout_rates
         above(self)
@@ -170,9 +170,8 @@ class TokenHead(nnx.Module):
         init: Init = NORMAL,
         dropout_rate: float = 0.0,
     ) -> None:
-        self.out = Linear(
-            (d_model, num_labels), ("embed", None), init=init, dtype=dtype, rngs=rngs, bias=True
-        )
+        shape, axes = (d_model, num_labels), ("embed", None)
+        self.out = output(Linear(shape, axes, init=init, dtype=dtype, rngs=rngs, bias=True))
         self.dropout_rate = dropout_rate
         above(self)
 

@@ -17,6 +17,7 @@ from t5x_like.layers.basics.depth import above
 from t5x_like.layers.basics.mlp import Activation
 from t5x_like.layers.basics.modules import Init, Linear
 from t5x_like.layers.heads.label_heads import Pooler
+from t5x_like.layers.heads.outputs import output
 
 _BLOCK = 128
 
@@ -91,9 +92,8 @@ class ReplacedTokenHead(Pooler):
         super().__init__(d_model, init=init, activation=activation, dtype=dtype, rngs=rngs)
         # The published code leaves it to TensorFlow's default.
         glorot = nnx.initializers.glorot_uniform()
-        self.out = Linear(
-            (d_model, 1), ("embed", None), init=glorot, bias=True, dtype=dtype, rngs=rngs
-        )
+        shape, axes = (d_model, 1), ("embed", None)
+        self.out = output(Linear(shape, axes, init=glorot, bias=True, dtype=dtype, rngs=rngs))
         above(self)
 
     def __call__(self, x_BLD: jax.Array) -> jax.Array:

@@ -15,6 +15,7 @@ from jax.typing import DTypeLike
 from t5x_like.layers.basics.depth import above
 from t5x_like.layers.basics.modules import Init, LayerNorm, Linear
 from t5x_like.layers.heads import label_heads
+from t5x_like.layers.heads.outputs import output
 
 _NORMAL = nnx.initializers.normal(0.02)
 _NO_ANSWER = -1e30
@@ -67,12 +68,12 @@ class ConditionalSpanHead(nnx.Module):
             axes = ("embed", None)
             return Linear((size, out), axes, init=init, dtype=dtype, rngs=rngs, bias=bias)
 
-        self.start = dense(d_model, 1)
+        self.start = output(dense(d_model, 1))
         self.end_dense = dense(2 * d_model, d_model)
         self.end_norm = LayerNorm(d_model, epsilon=epsilon, dtype=dtype, rngs=rngs)
-        self.end = dense(d_model, 1)
+        self.end = output(dense(d_model, 1))
         self.unanswerable_dense = dense(2 * d_model, d_model)
-        self.unanswerable = dense(d_model, 1, bias=False)
+        self.unanswerable = output(dense(d_model, 1, bias=False))
         self.num_starts = num_starts
         self.num_ends = num_ends
         above(self)

@@ -13,6 +13,7 @@ from flax import nnx
 
 from t5x_like.core.partitioning import map_parameters
 from t5x_like.training.optimization import freezing, histories, layerwise, weight_decay
+from t5x_like.training.optimization.methods import hidden_matrices
 from t5x_like.training.optimization.parameter_paths import path_name
 
 
@@ -98,6 +99,7 @@ def assemble(
         lambda path, at: groups[path_name(path)].name if at.any() else None, masks[-1]
     )
     tx = weight_decay.with_decay_of(optimizer, params)
+    tx = hidden_matrices.with_matrices_of(tx, params)
     tx = layerwise.layerwise(tx, freezing.split(stacked, masks[-1])[0], names)
     if layer_decay is not None:
         scales = layerwise.layer_scales(shapes, stacked, depths, decay=layer_decay)

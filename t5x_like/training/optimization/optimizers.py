@@ -50,7 +50,7 @@ def adafactor(
       min_dim_size_to_factor: smaller matrices keep the full second moment.
       momentum: the decay of an average of updates; None for no average.
     """
-    return _with_rate(
+    return with_rate(
         optax.adafactor(
             learning_rate,
             min_dim_size_to_factor=min_dim_size_to_factor,
@@ -93,7 +93,7 @@ def _adam(
             if trust_ratio:
                 parts.append(optax.masked(optax.scale_by_trust_ratio(), mask))
             parts.append(optax.scale_by_learning_rate(learning_rate))
-            return _with_rate(optax.chain(*parts), learning_rate)
+            return with_rate(optax.chain(*parts), learning_rate)
 
         for name in ("__name__", "__qualname__", "__doc__"):
             setattr(make, name, getattr(moments, name))
@@ -153,7 +153,12 @@ def lamb(b1: float, b2: float, eps: float) -> Sequence[optax.GradientTransformat
     return (scale_by_moments(b1, b2, eps),)
 
 
-def _with_rate(tx: optax.GradientTransformation, learning_rate: float | Schedule) -> Optimizer:
+def with_rate(tx: optax.GradientTransformation, learning_rate: float | Schedule) -> Optimizer:
+    """`tx`, which has this learning rate, as an optimizer that tells it.
+
+    Raises:
+      ValueError: it is no schedule, and no number of at least 0.
+    """
     if callable(learning_rate):
         return Optimizer(tx.init, tx.update, learning_rate)
     check_rate("learning_rate", learning_rate)

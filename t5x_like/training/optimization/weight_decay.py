@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -12,12 +10,12 @@ import optax
 from flax import nnx
 
 from t5x_like.core.parameters import is_decayed, map_variables
-from t5x_like.training.optimization.parameter_paths import by_path, path_name
+from t5x_like.training.optimization.parameter_paths import Facts, by_path, path_name
 
 NAMES = ("scale", "bias")
 """Names of parameters without decay in a plain tree, of which nothing but names is known."""
 
-_DECAYED: contextvars.ContextVar[Mapping[str, bool]] = contextvars.ContextVar("decayed")
+_DECAYED: Facts[bool] = Facts("decayed")
 
 
 def decay_mask(params: Any, *, not_decayed: Sequence[str] | None = None) -> Any:
@@ -37,7 +35,7 @@ def decay_mask(params: Any, *, not_decayed: Sequence[str] | None = None) -> Any:
       not_decayed: names (the last part of a path) of parameters without decay, in place of what
         the parameters say.
     """
-    known = _DECAYED.get({}) if not_decayed is None else {}
+    known = _DECAYED.known() if not_decayed is None else {}
     names = NAMES if not_decayed is None else not_decayed
 
     def one(path: tuple, _: Any) -> bool:
@@ -51,23 +49,4 @@ def with_decay_of(
     tx: optax.GradientTransformation, params: nnx.State
 ) -> optax.GradientTransformation:
     """`tx`, where `decay_mask` knows what these (abstract) parameters of a model say."""
-    decayed = by_path(map_variables(is_decayed, params))
-
-    def init(params: Any) -> Any:
-        with _known(decayed):
-            return tx.init(params)
-
-    def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        with _known(decayed):
-            return tx.update(grads, state, params)
-
-    return optax.GradientTransformation(init, update)
-
-
-@contextlib.contextmanager
-def _known(decayed: Mapping[str, bool]) -> Iterator[None]:
-    token = _DECAYED.set(decayed)
-    try:
-        yield
-    finally:
-        _DECAYED.reset(token)
+    return _DECAYED.told(tx, by_path(map_variables(is_decayed, params)))

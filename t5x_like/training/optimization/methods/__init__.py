@@ -1,0 +1,1 @@
+"""Optimizers with a method of their own, one a file."""
