@@ -35,6 +35,7 @@ class PhaseBatches:
       run: the run with the settings of this phase.
       train: the training examples.
       validation: the held-out examples; empty if the run does not evaluate.
+      rows_before: the rows of the training examples that earlier phases have read.
       token_bytes: the result of `text_bytes.token_bytes`; None if unknown.
       complete: completes each batch; all phases have the same.
       log_baselines: called after each evaluation with the steps before the phase, and a function
@@ -49,6 +50,7 @@ class PhaseBatches:
     train: Sequence[stream.Examples]
     validation: Sequence[stream.Examples]
     token_bytes: np.ndarray | None = None
+    rows_before: int = 0
     complete: Completion = dataclasses.field(default_factory=Completion)
     task_evaluation: Callable[[Any, Mapping[str, float]], tuple[Mapping, bool]] | None = None
     log_baselines: Callable[[int, Callable[[], Mapping[str, float]]], None] | None = None
@@ -80,6 +82,8 @@ class PhaseBatches:
         """
         if self.run.options.group_by_length:
             stream.check_by_length(self.train)
+        if self.rows_before:
+            stream.check_continues(self.train, by_length=self.run.options.group_by_length)
         if self.run.completer is None:
             self.program.trace(self.train[0][0])
 
@@ -93,6 +97,7 @@ class PhaseBatches:
             start_step=start_step,
             num_workers=options.data_workers,
             by_length=options.group_by_length,
+            rows_before=self.rows_before,
         )
         return map(self.complete, map(to_device, rows))
 

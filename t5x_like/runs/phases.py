@@ -26,6 +26,7 @@ from t5x_like.runs.batches import PhaseBatches
 from t5x_like.runs.checks import preflight
 from t5x_like.runs.memory.microbatches import with_microbatches
 from t5x_like.runs.run import Run
+from t5x_like.training import batch_growth
 from t5x_like.training.checkpointing.bases import Base, still
 from t5x_like.training.hosts import multihost
 from t5x_like.training.hosts.agreement import agree
@@ -40,15 +41,21 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class RunPhase:
-    """Phase `number` of a run, after `start` steps; `run` has the settings of the phase."""
+    """Phase `number` of a run, after `start` steps; `run` has the settings of the phase.
+
+    Its rows are those of phase `origin` (None: its own), after the first `rows_before` of them.
+    """
 
     start: int
     run: Run
     number: int
+    origin: int | None = None
+    rows_before: int = 0
 
     @property
     def seed(self) -> int:
-        return phase_seed(self.run.options.seed, self.number)
+        number = self.number if self.origin is None else self.origin
+        return phase_seed(self.run.options.seed, number)
 
     def check(self) -> None:
         """Raises ValueError if its batches cannot be made, as far as this is known without data."""
@@ -127,6 +134,7 @@ class RunPhase:
             train=train,
             validation=validation,
             token_bytes=token_bytes(tasks[0].vocabulary),
+            rows_before=self.rows_before,
         )
 
     def task_evaluation(
@@ -208,6 +216,8 @@ class RunPhase:
         if run.completer is not None:
             settings["data.completer"] = run.completer.identity()
         settings |= {f"adapt.{name}": value for name, value in run.adapt_settings.items()}
+        if self.rows_before:
+            settings["data.rows_before"] = self.rows_before
         return settings | ({"data.start": self.start} if self.number else {})
 
     def _with_phase(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,7 +233,10 @@ class RunPhase:
 
 def run_phases(run: Run) -> list[RunPhase]:
     """The phases of a run, checked (`RunPhase.check`), each with its number of microbatches."""
-    phases = [RunPhase(start, part, n) for n, (start, part) in enumerate(run.in_phases())]
+    phases = [
+        RunPhase(start, part, n, *batch_growth.rows_before(run.phases, n, run.options.batch_size))
+        for n, (start, part) in enumerate(run.in_phases())
+    ]
     for phase in phases:
         phase.check()
     _same_parameters(phases)

@@ -14,6 +14,7 @@ from flax import nnx
 
 from t5x_like.runs import model_config
 from t5x_like.runs.init_from import InitFrom
+from t5x_like.training import batch_growth
 from t5x_like.training.checkpointing.ranking import BestMetric
 from t5x_like.training.compilation import RANDOM_NUMBERS
 from t5x_like.training.health.bad_steps import WAYS
@@ -48,6 +49,9 @@ class Options(Periods, StepOptions, Safeguards):
       group_by_length: whether rows of like length share batches, which are as long as their longest
         row; for labelled texts.
       data_workers: the number of processes that make batches; 0 makes them in threads.
+      batch_warmup_tokens: the tokens (`training.batch_growth`) in which batches grow; None for
+        batches of one size. A `Run` makes phases of it.
+      batch_warmup_rows: the rows by which they grow; None for those of a microbatch.
     """
 
     seed: int = 0
@@ -57,11 +61,13 @@ class Options(Periods, StepOptions, Safeguards):
     best_metric: str = "loss"
     group_by_length: bool = False
     data_workers: int = 0
+    batch_warmup_tokens: int | None = None
+    batch_warmup_rows: int | None = None
 
     def __post_init__(self) -> None:
         least = {"train_steps": 1, "batch_size": 1, "checkpoints_kept": 1}
-        if self.microbatches is not None:
-            least["microbatches"] = 1
+        optional = ("microbatches", "batch_warmup_tokens", "batch_warmup_rows")
+        least |= {name: 1 for name in optional if getattr(self, name) is not None}
         periods = ("eval_period", "checkpoint_period", "log_period")
         whole = (*periods, "eval_batches", "early_stopping", "data_workers", "seed")
         BestMetric.parse(self.best_metric)
@@ -121,8 +127,12 @@ class Phase:
 
     Attributes:
       steps: the number of its steps; None for the last phase, which takes the rest.
+      tokens: in place of its steps, the tokens that it reads at least (`training.batch_growth`).
       lengths: the tokens of each task feature; here and below, None for the value of the run.
       batch_size: the rows of the global batch.
+      microbatches: the number of parts of a batch.
+      continues: whether it reads the rows that follow those of the phase before, which has the same
+        texts, lengths and objective, instead of drawing rows again.
       objective: a preset's name or an objective, for a corpus that is named without one.
       optimizer: an optax transformation. Its schedules count the steps of the run. It goes on with
         the state of the one before where that fits (`histories.continued`).
@@ -133,8 +143,11 @@ class Phase:
     """
 
     steps: int | None = None
+    tokens: int | None = None
     lengths: Mapping[str, int] | None = None
     batch_size: int | None = None
+    microbatches: int | None = None
+    continues: bool = False
     objective: Objective | str | None = None
     optimizer: optax.GradientTransformation | None = None
     frozen: Sequence[str] | None = None
@@ -148,7 +161,7 @@ class Phase:
           ValueError: an option is out of range, or the model has no such field.
         """
         data = {"lengths": self.lengths, "objective": self.objective}
-        names = ("batch_size", "frozen", "layer_decay")
+        names = ("batch_size", "microbatches", "frozen", "layer_decay")
         options = {name: getattr(self, name) for name in names}
         parts: dict[str, Any] = {"optimizer": self.optimizer}
         if self.model is not None:
@@ -164,6 +177,18 @@ def phase_starts(phases: Sequence[Phase]) -> list[int]:
     """The steps of a run before each of its phases."""
     lengths = [phase.steps or 0 for phase in phases[:-1]]
     return [*itertools.accumulate(lengths, initial=0)] if phases else []
+
+
+def _check_continues(before: Phase | None, phase: Phase) -> None:
+    """Raises ValueError where a phase has other rows than the one that it continues."""
+    if before is None:
+        raise ValueError("PHASES: the first phase has no rows to continue")
+    for name in ("lengths", "objective"):
+        if getattr(before, name) != getattr(phase, name):
+            raise ValueError(
+                f"PHASES: a phase that continues the rows of the one before has its {name}, but "
+                f"here they are {getattr(before, name)!r} and {getattr(phase, name)!r}"
+            )
 
 
 def adapted(model: Model, adapt: Callable[..., Model] | None, rngs: nnx.Rngs) -> Model:
@@ -270,6 +295,7 @@ class Run:
             isinstance(phase, Phase) for phase in self.phases
         ):
             raise ValueError(f"PHASES must be a list of @run.Phase(), not {self.phases!r}")
+        self._count_steps()
         *earlier, last = self.phases or (Phase(),)
         if last.steps is not None or not all(
             isinstance(phase.steps, int) and phase.steps > 0 for phase in earlier
@@ -278,6 +304,29 @@ class Run:
                 "PHASES: each phase needs a number of steps, except the last, which takes the rest "
                 f"of TRAIN_STEPS: {[phase.steps for phase in self.phases]}"
             )
+
+    def _count_steps(self) -> None:
+        """Gives phases their steps where tokens measure them, and makes those of growing batches.
+
+        Raises:
+          ValueError: batches cannot grow so, or a phase reads on where it cannot.
+        """
+        options = self.options
+        if self.phases or options.batch_warmup_tokens is not None or options.batch_warmup_rows:
+            phases = batch_growth.planned(
+                self.phases or (Phase(),),
+                batch_size=options.batch_size,
+                lengths=self.data.lengths,
+                microbatches=options.microbatches,
+                tokens=options.batch_warmup_tokens,
+                rows=options.batch_warmup_rows,
+            )
+            object.__setattr__(self, "phases", phases)
+            grown = dataclasses.replace(options, batch_warmup_tokens=None, batch_warmup_rows=None)
+            object.__setattr__(self, "options", grown)
+        for before, phase in itertools.pairwise((None, *self.phases)):
+            if phase is not None and phase.continues:
+                _check_continues(before, phase)
 
     def make(self, *, rngs: nnx.Rngs) -> Model:
         """The model, adapted.

@@ -40,6 +40,8 @@ OTHERS = {
     "REUSE_LEN": 8,
     "CLAMP_LEN": 7,
     "INPUT_SEGMENTS": True,
+    "TRAIN_TOKENS": 10_000_000,
+    "WARMUP_TOKENS": 100_000,
     "RANDOM_NUMBERS": "rbg",
     "COMPILER_OPTIONS": {"xla_cpu_enable_fast_math": True},
 }
@@ -131,7 +133,7 @@ def test_every_macro_changes_what_runs_or_is_refused(file: str) -> None:
             silent.append(name)
     assert not silent
     # Most are neither refused nor wrong.
-    assert len(refused) <= 15, refused
+    assert len(refused) <= 19, refused
 
 
 @pytest.mark.parametrize(

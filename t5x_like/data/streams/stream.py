@@ -123,12 +123,13 @@ class _Batches:
     order: Order | ByLength
     rows: Sequence[int]
     batch_size: int
+    rows_before: int = 0
 
     def __len__(self) -> int:
-        return sys.maxsize // self.batch_size
+        return (sys.maxsize - self.rows_before) // self.batch_size
 
     def __getitem__(self, step: int) -> Row:
-        first = step * self.batch_size
+        first = self.rows_before + step * self.batch_size
         places = [self.order[first + row] for row in self.rows]
         # All examples are made before any row. To alternate takes up to a tenth longer, because
         # each drives the code of the other out of the processor's cache.
@@ -152,11 +153,11 @@ def train_stream(
     num_workers: int = 0,
     shuffle: bool = True,
     by_length: bool = False,
+    rows_before: int = 0,
 ) -> TrainStream:
     """An endless stream of batches from `start_step` on.
 
-    Row r of step N is the same for every choice of rows, threads, processes and first step. The
-    stream is never saved.
+    Row r of step N is the same for every choice of rows, threads, processes and first step.
 
     Args:
       examples: the examples of each task of a mixture, with one seed. Tasks are drawn from in exact
@@ -170,13 +171,14 @@ def train_stream(
       shuffle: whether to shuffle each epoch differently; otherwise the order is that of the cache.
       by_length: whether rows of like length share batches (`ByLength`), which are then as long as
         their longest row.
+      rows_before: the rows that batches of other sizes have had before step 0.
 
     Returns:
       {model feature: [len(rows), ...]} of each step.
 
     Raises:
       ValueError: a task has no samples, rows lie outside the batch, or the tasks do not fit
-        together.
+        together; or rows that depend on the size follow batches of another size.
     """
     import grain
 
@@ -188,13 +190,15 @@ def train_stream(
         raise ValueError(f"the tasks of one stream have one seed, not {sorted(seeds)}")
     seed = min(seeds, default=0)
     ordered: Order = order(parts, batch_size=batch_size, seed=seed, shuffle=shuffle)
+    if rows_before:
+        check_continues(examples, by_length=by_length)
     if by_length:
         check_by_length(examples)
         tokens = [cast(np.ndarray, part.tokens) for part in examples]
         most = max(part.task.lengths["inputs"] for part in examples)
         epochs = [part.epochs for part in examples]
         ordered = ByLength(ordered, epochs, tokens, batch_size, seed, most)
-    source = _Batches(examples, ordered, rows, batch_size)
+    source = _Batches(examples, ordered, rows, batch_size, rows_before)
     batches = grain.MapDataset.source(source)[start_step:]
     options = grain.ReadOptions(num_threads=num_threads, prefetch_buffer_size=2 * num_threads)
     iterable = batches.to_iter_dataset(options)
@@ -282,6 +286,16 @@ def check_by_length(examples: Sequence[Examples]) -> None:
                 f"GROUP_BY_LENGTH is for rows of labelled texts, each of its own length, and not "
                 f"for {type(part.task.objective).__name__}: set it to False"
             )
+
+
+def check_continues(examples: Sequence[Examples], *, by_length: bool) -> None:
+    """Raises ValueError where batches of another size cannot have come before."""
+    if by_length or any(part.rows is not None for part in examples):
+        raise ValueError(
+            "a phase cannot continue the rows of batches of another size (BATCH_WARMUP_TOKENS) "
+            "where rows are carried from batch to batch, or share batches by their length "
+            "(GROUP_BY_LENGTH)"
+        )
 
 
 def _check_not_empty(examples: Sequence[Examples]) -> None:

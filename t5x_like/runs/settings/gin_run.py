@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from t5x_like.config import gin_config, presets
 from t5x_like.data import extras
 from t5x_like.runs.run import Run
-from t5x_like.runs.settings import proportion, starting_model, table_rows, unread_settings
+from t5x_like.runs.settings import (
+    proportion,
+    starting_model,
+    table_rows,
+    token_counts,
+    unread_settings,
+)
 
 
 def load(
@@ -37,7 +43,8 @@ def load(
     """
     extras.quiet_tensorflow()  # files may import SeqIO's tasks
     gin_config.load(files, bindings, folders)
-    notes = proportion.follow()
+    notes = proportion.follow(token_counts.usual_total())
+    notes += token_counts.follow()
     built = build()
     plain: Run = gin_config.without_gin(built)
     start, imported = starting_model.opened(plain)

@@ -16,13 +16,18 @@ from t5x_like.core.buckets import storage
 from t5x_like.runs import run_directory
 
 _TOTAL = "TRAIN_STEPS"
+_TOTALS = (_TOTAL, "TRAIN_TOKENS")
+_OF_PHASES = ("steps", "tokens")
 
 Key = tuple[str, str, str]
 """(scope, selector, parameter) of a binding; a macro is ("NAME", "gin.macro", "value")."""
 
 
-def follow() -> list[str]:
+def follow(usual: int | None = None) -> list[str]:
     """Scales the numbers of steps in the process's gin configuration.
+
+    Args:
+      usual: TRAIN_STEPS of the recipe; None for the value in its file.
 
     Returns:
       Lines about the changes.
@@ -30,7 +35,7 @@ def follow() -> list[str]:
     Raises:
       ValueError: TRAIN_STEPS is not a number of steps.
     """
-    total, usual = gin_config.macro(_TOTAL), gin_config.default_value(_TOTAL)
+    total, usual = gin_config.macro(_TOTAL), usual or gin_config.default_value(_TOTAL)
     if not isinstance(total, int) or total < 1:
         raise ValueError(f"{_TOTAL} must be a whole number of at least 1, not {total!r}")
     saved = _saved_steps()
@@ -58,19 +63,26 @@ def follow() -> list[str]:
 
 
 def _steps() -> Iterator[tuple[Key, int]]:
-    """The numbers of steps in a configuration, without the total and T5's plateau.
+    """The numbers of steps and tokens in a configuration, without totals and T5's plateau.
 
     The plateau of `schedules.rsqrt` decides how high the learning rate is, so it is not scaled.
     """
     in_phases = bool(gin_config.macro("PHASES"))
     for (scope, selector), values in [*gin.config._CONFIG.items()]:
         for parameter, value in values.items():
-            macro = selector == "gin.macro" and scope.endswith("_STEPS") and scope != _TOTAL
-            phase = in_phases and selector.endswith("run.Phase") and parameter == "steps"
+            counts = scope.endswith(("_STEPS", "_TOKENS")) and scope not in _TOTALS
+            macro = selector == "gin.macro" and counts and not _is_in_tokens(scope)
+            phase = in_phases and selector.endswith("run.Phase") and parameter in _OF_PHASES
             schedule = ".schedules." in selector and parameter.endswith("_steps")
             rsqrt = selector.endswith(".rsqrt")
             if (macro or phase or (schedule and not rsqrt)) and isinstance(value, int):
                 yield (scope, selector, parameter), value
+
+
+def _is_in_tokens(macro: str) -> bool:
+    """Whether a macro of steps follows from one of tokens (`token_counts`)."""
+    tokens = gin.config._CONFIG.get((macro.replace("_STEPS", "_TOKENS"), "gin.macro"), {})
+    return macro.endswith("_STEPS") and tokens.get("value") is not None
 
 
 def _name(key: Key) -> str:

@@ -9,6 +9,7 @@ import gin
 
 from t5x_like.config import gin_config, t5x_names
 from t5x_like.data.vocabulary_choice import VocabularyChoice
+from t5x_like.runs.settings import token_counts
 
 if TYPE_CHECKING:
     from t5x_like.config.gin_config import UserSetting
@@ -92,7 +93,9 @@ def _is_read(setting: Binding) -> bool:
     """Whether an object that has been built so far has read this setting."""
     operative = gin.config._OPERATIVE_CONFIG
     if not setting.parameter:
-        return (setting.selector, "gin.macro") in operative
+        # A number of tokens has become one of steps.
+        macro = token_counts.steps_macro(setting.selector) or setting.selector
+        return (macro, "gin.macro") in operative
     name = f".{setting.selector}"
     bound = {
         scope

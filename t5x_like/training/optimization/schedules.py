@@ -157,6 +157,7 @@ def warmup_stable_decay(
     total_steps: int,
     warmup_steps: int = 0,
     decay_share: float = 0.1,
+    decay_steps: int | None = None,
     end: str = "1-sqrt",
     final: float = 0.0,
 ) -> Schedule:
@@ -170,6 +171,7 @@ def warmup_stable_decay(
       total_steps: the steps after which the rate is `final`.
       warmup_steps: the steps of the ramp.
       decay_share: the share of `total_steps` that the end takes; 0 for none.
+      decay_steps: in place of the share, the steps of the end.
       end: one of `ENDS`: "linear", "1-sqrt" (1 - sqrt(share done), as ModernBERT has it) or
         "cosine".
       final: the rate after the end.
@@ -182,18 +184,18 @@ def warmup_stable_decay(
         raise ValueError(f"end must be one of {', '.join(ENDS)}, not {end!r}")
     if isinstance(decay_share, bool) or not 0 <= decay_share <= 1:
         raise ValueError(f"decay_share is a share of total_steps, from 0 to 1, not {decay_share!r}")
+    length = decay_share * total_steps if decay_steps is None else decay_steps
     counted = not isinstance(warmup_steps, jax.Array) and not isinstance(total_steps, jax.Array)
-    if counted and warmup_steps > (1 - decay_share) * total_steps:
+    if counted and (length < 0 or warmup_steps > total_steps - length):
         raise ValueError(
-            f"the warm-up of {warmup_steps} steps and the end of {decay_share} x {total_steps} "
-            "steps overlap: make one of them shorter"
+            f"of {total_steps} steps, the warm-up of {warmup_steps} and the end of {length:g} "
+            "overlap: make one of them shorter"
         )
 
     def schedule(step: Step) -> jax.Array:
         left = jnp.float32(1)
-        if decay_share:
-            done = _progress(step, (1 - decay_share) * total_steps, total_steps)
-            left = ENDS[end](done)
+        if decay_share or decay_steps:
+            left = ENDS[end](_progress(step, total_steps - length, total_steps))
         return _ramp(step, warmup_steps) * (final + (learning_rate - final) * left)
 
     return schedule

@@ -104,6 +104,24 @@ def test_start_skips_and_never_differs(mixture):
     assert_equal(batches(mixture, 40)[37:], batches(mixture, 3, start_step=37))
 
 
+def test_batches_of_growing_sizes_read_the_rows_of_equal_ones(mixture):
+    """Ten batches of 6 rows hold the rows of two of 3, two of 6, and 42 rows in batches of 7."""
+    equal, grown, read = batches(mixture, 10), [], 0
+    for count, size in ((2, 3), (2, 6), (6, 7)):
+        grown += batches(mixture, count, batch_size=size, rows_before=read)
+        read += count * size
+    assert read == 60
+    for name in equal[0]:
+        wanted, rows = (np.concatenate([b[name] for b in part]) for part in (equal, grown))
+        np.testing.assert_array_equal(rows, wanted)
+
+
+def test_rows_that_depend_on_the_size_cannot_follow_other_sizes(mixture):
+    carried = dataclasses.replace(mixture[0], rows=BATCH)
+    with pytest.raises(ValueError, match="cannot continue the rows"):
+        batches([carried], 1, rows_before=3)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, 1, 3])
 def test_worker_processes_change_nothing(mixture, workers):

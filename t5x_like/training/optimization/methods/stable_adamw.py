@@ -36,7 +36,7 @@ def stable_adamw(
     weight_decay: float = 1e-5,
     not_decayed: Sequence[str] | None = None,
 ) -> Optimizer:
-    """StableAdamW (Wortsman et al., 2023, section 3.5) as ModernBERT was trained with it.
+    """StableAdamW (Wortsman et al., 2023) as ModernBERT was trained with it.
 
     Each tensor has the rate lr / max(1, r), where r is the root mean square of g / max(sqrt(v),
     eps) and v has the gradient g already. So one gradient that is far above the average moves a
