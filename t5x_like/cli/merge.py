@@ -1,4 +1,4 @@
-"""`t5x_like merge`: one model of a run and its adapters, or of several runs."""
+"""`t5x_like merge`: one model of a run and its adapters, of several runs, or of several steps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ examples:
       the mean of their parameters, a soup, which often answers better than each of them
   t5x_like merge runs/german runs/french --to merged/both --how ties --density 0.3
       what two runs from one base have learned, where they agree
+  t5x_like merge runs/mine --last 5 --to merged/mean
+      the mean of the last five checkpoints of a run, which often is better than the last one
 
 The new directory is like that of an import: predict, finetune and export open it.
 """
@@ -22,7 +24,8 @@ def main(argv: list[str]) -> int:
     """Reads the runs, and writes one model."""
     parser = CommandParser(
         "merge",
-        description="Merges the adapters of a run into its base, or several runs into one model.",
+        description="Merges the adapters of a run into its base, or several runs (or several steps "
+        "of one) into one model.",
         epilog=_EPILOG,
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run or an import")
@@ -44,6 +47,15 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--scale", type=float, metavar="S", help="of ties: factor of what is added (default: 1)"
     )
+    parser.add_argument(
+        "--steps",
+        metavar="N,...",
+        type=lambda text: [int(step) for step in text.split(",")],
+        help="the mean of these checkpoints of one run",
+    )
+    parser.add_argument(
+        "--last", type=int, metavar="N", help="the mean of the newest N checkpoints of one run"
+    )
     opening.add_step(parser)
     args = parser.parse_args(argv)
 
@@ -57,6 +69,8 @@ def main(argv: list[str]) -> int:
         density=args.density,
         scale=args.scale,
         step=args.step,
+        steps=args.steps,
+        last=args.last,
     )
     print(line)
     return 0

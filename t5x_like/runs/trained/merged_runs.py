@@ -18,6 +18,7 @@ from t5x_like.interop import mapping
 from t5x_like.runs import run_directory, saved_model
 from t5x_like.runs.init_from import InitFrom
 from t5x_like.runs.trained import merged_model, soups
+from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.optimization.parameter_paths import by_path
 
 if TYPE_CHECKING:
@@ -38,8 +39,12 @@ def merge(
     density: float | None = None,
     scale: float | None = None,
     step: WantedStep = None,
+    steps: Sequence[int] | None = None,
+    last: int | None = None,
 ) -> str:
-    """Writes one model of the models of several runs; changes of adapters go into its matrices.
+    """Writes one model of the models of several runs, or of several steps of one.
+
+    Changes of adapters go into its matrices.
 
     Args:
       directories: runs or imports with parameters of the same shapes; one with adapters is enough.
@@ -50,6 +55,9 @@ def merge(
       density, scale: of ties, the share of the differences that is kept (None: 0.2), and their
         factor (None: 1).
       step: the step of the checkpoints, or "best"; the newest by default.
+      steps: of one run, the checkpoints whose mean is written; the first gives the settings of its
+        phase, and `weights` are theirs.
+      last: of one run, the number of its newest checkpoints whose mean is written.
 
     Returns:
       A line about what was written.
@@ -61,20 +69,16 @@ def merge(
     """
     saved_model.check_new(target)
     how = how or WAYS[0]
-    weights = _checked(len(directories), how, weights=weights, density=density, scale=scale)
-    models = [_read(directory, step) for directory in directories]
+    sources = _sources(directories, how, step=step, steps=steps, last=last)
+    weights = _checked(len(sources), how, weights=weights, density=density, scale=scale)
+    models = [_read(directory, number) for directory, number in sources]
     _check_alike(models)
     combine: _Combine = lambda path, of_models: soups.mean(of_models, weights)  # noqa: E731
     if how == "ties":
-        combine = functools.partial(
-            _with_base,
-            _base(models),
-            density=density or 0.2,
-            scale=1.0 if scale is None else scale,
-        )
+        factor = 1.0 if scale is None else scale
+        combine = functools.partial(_with_base, _base(models), density=density or 0.2, scale=factor)
     first = models[0]
-    named = ", ".join(directories)
-    title = f"The {how} of {named}." if len(models) > 1 else f"{named}, merged with its adapters."
+    title = _title(how, directories, models)
     saved_model.write(
         target,
         saved_model.constructor(first.directory, step=first.step),
@@ -85,6 +89,54 @@ def merge(
         labels=first.labels,
     )
     return f"{target}: {title}"
+
+
+def _title(how: str, directories: Sequence[str], models: Sequence[SavedModel]) -> str:
+    """A line about what is merged."""
+    named = ", ".join(directories)
+    if len(models) == 1:
+        return f"{named}, merged with its adapters."
+    if len(directories) < len(models):
+        named = f"steps {', '.join(str(model.step) for model in models)} of {named}"
+    return f"The {how} of {named}."
+
+
+def _sources(
+    directories: Sequence[str],
+    how: str,
+    *,
+    step: WantedStep,
+    steps: Sequence[int] | None,
+    last: int | None,
+) -> list[tuple[str, WantedStep]]:
+    """The directory and the step of each model; raises ValueError where steps cannot be merged."""
+    if steps is None and last is None:
+        return [(directory, step) for directory in directories]
+    if len(directories) > 1 or step is not None or how != "mean":
+        raise ValueError("steps and last are for the mean of one run, without step")
+    if steps is not None and last is not None:
+        raise ValueError("steps name checkpoints, and last counts the newest: give one of them")
+    if steps is not None and (len(steps) < 2 or len({*steps}) < len(steps)):
+        raise ValueError(f"a mean needs two different steps at least, not {[*steps]}")
+    if last is not None and last < 2:
+        raise ValueError(f"a mean needs the last 2 checkpoints at least, not {last}")
+    chosen = _newest(directories[0], last or 0) if steps is None else steps
+    return [(directories[0], number) for number in chosen]
+
+
+def _newest(directory: str, count: int) -> list[int]:
+    """The newest steps that a run has saved, the last one first.
+
+    Raises:
+      ValueError: it has fewer.
+    """
+    saved = Checkpoints(run_directory.checkpoints(storage.path(directory))).steps()
+    if len(saved) < count:
+        raise ValueError(
+            f"{directory} has {len(saved)} checkpoints, not {count}: {saved}. CHECKPOINTS_KEPT is "
+            "the number that a run keeps"
+        )
+    return sorted(saved, reverse=True)[:count]
 
 
 def _read(directory: str, step: WantedStep) -> SavedModel:

@@ -39,8 +39,17 @@ def test_settings_that_do_not_fit_are_refused(tmp_path_factory: pytest.TempPathF
         ({"how": "ties", "weights": [1, 2]}, "weights are a setting of a mean"),
         ({"how": "ties", "density": 2.0}, "density is above 0 and at most 1, not 2"),
         ({"weights": [1]}, "there are 2 runs and 1 weights"),
+        ({"steps": [1, 2]}, "steps and last are for the mean of one run"),
     ):
         with pytest.raises(ValueError, match=error):
             merged_runs.merge(["one", "two"], place, **given)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="ties is for what several runs agree on"):
         merged_runs.merge(["one"], place, how="ties")
+    for given, error in (
+        ({"steps": [5, 5]}, "two different steps"),
+        ({"steps": [5], "last": 3}, "give one of them"),
+        ({"last": 1}, "the last 2 checkpoints at least"),
+        ({"last": 2, "step": "best"}, "without step"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            merged_runs.merge(["one"], place, **given)  # type: ignore[arg-type]
