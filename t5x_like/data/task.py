@@ -237,13 +237,13 @@ class Task:
           ValueError: the task cannot be packed, or a batch has too few rows for a plan.
         """
         records, shape = self._cache.split(split), self.objective.geometry(self.lengths)
+        ids = self.token_ids
         if pack and keeps_records(shape):
             return packing.packed_records(
                 records, self.lengths, late_steps=self.steps, eos=self.eos or {}
             )
         if pack:
-            return packing.packed_documents(records, self.objective, self.lengths)
-        ids = self.token_ids
+            return packing.packed_documents(records, self.objective, self.lengths, ids=ids)
         return make_samples(
             shape, records, separator=separator(ids), rows=rows, ids=ids, later=later
         )

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.core.abilities import LAST, States, Want
-from t5x_like.layers.attention.masks import Mask
+from t5x_like.layers.attention.masks import Mask, Traits
 from t5x_like.layers.attention.positions import RelativeBias
 from t5x_like.layers.attention.view import View
 from t5x_like.layers.basics import activations, embeddings
@@ -139,16 +140,19 @@ class Trunk(nnx.Module):
         counts_BL: jax.Array,
         key: jax.Array | None = None,
         *,
+        segments_BL: jax.Array | None = None,
         heads_BNH: jax.Array | None = None,
         want: Want = LAST,
     ) -> States:
         """The states; attention sees only tokens, where `counts_BL` is above 0.
 
-        `heads_BNH` is as in `EncoderStack.encode`.
+        Tokens see those with the same number in `segments_BL`; None: all. `heads_BNH` is as in
+        `EncoderStack.encode`.
         """
+        traits = Traits(segments=segments_BL)
         return self.stack.encode(
             x_BLE if self.project is None else self.project(x_BLE),
-            views=View(mask=Mask(present=counts_BL)),
+            views=View(mask=Mask(present=counts_BL, queries=traits, keys=traits)),
             heads_BNH=heads_BNH,
             key=key,
             want=want,
@@ -159,7 +163,8 @@ class Encoder(EncoderBody, nnx.Module):
     """A BERT without heads.
 
     A batch holds int32 `encoder_input_tokens`, `encoder_attention_mask` (1 for tokens, 0 for
-    padding) and, where there are types, `encoder_token_type_ids`, [B, L] each. Float32
+    padding) and, where there are types, `encoder_token_type_ids`, [B, L] each; where rows are
+    packed, also `encoder_segment_ids` (0 is padding) and `encoder_positions`. Float32
     `encoder_head_mask`, [B, N, H], multiplies the values of heads: 0 switches one off.
     """
 
@@ -197,6 +202,7 @@ class Encoder(EncoderBody, nnx.Module):
             embed(self.embedding, batch, config=self.config, key=keys[0]),
             batch["encoder_attention_mask"],
             keys[1],
+            segments_BL=batch.get("encoder_segment_ids"),
             heads_BNH=batch.get("encoder_head_mask"),
             want=want,
         )
@@ -211,22 +217,33 @@ def embed(
       ValueError: the rows are longer than there are positions.
     """
     tokens_BL = batch["encoder_input_tokens"]
-    positions_BL = positions(tokens_BL, config=config)
+    positions_BL = positions(tokens_BL, batch.get("encoder_positions"), config=config)
     types_BL = batch.get("encoder_token_type_ids") if config.type_vocab_size > 1 else None
     return embedding(tokens_BL, positions_BL, types_BL, dtype=config.dtype, key=key)
 
 
-def positions(tokens_BL: jax.Array, *, config: Config) -> jax.Array:
+def positions(
+    tokens_BL: jax.Array, in_texts_BL: jax.Array | None = None, *, config: Config
+) -> jax.Array:
     """Rows of the position table, int32 [B|1, L].
 
+    Where several texts share a row, `in_texts_BL` are their positions from 0.
+
     Raises:
-      ValueError: the rows are longer than there are positions.
+      ValueError: the rows, of one text each, are longer than there are positions.
     """
-    embeddings.check_length(tokens_BL.shape[1], max_positions=config.room)
-    if config.padding_position is None:
-        return embeddings.positions_in_row(tokens_BL)
     pad_id = config.padding_position
+    if in_texts_BL is not None:
+        return in_texts_BL if pad_id is None else _after_padding(tokens_BL, in_texts_BL, pad_id)
+    embeddings.check_length(tokens_BL.shape[1], max_positions=config.room)
+    if pad_id is None:
+        return embeddings.positions_in_row(tokens_BL)
     return embeddings.positions_of_tokens(tokens_BL != pad_id, pad_id=pad_id)
+
+
+def _after_padding(tokens_BL: jax.Array, in_texts_BL: jax.Array, pad_id: int) -> jax.Array:
+    """pad_id + 1, + 2, ... for the tokens of each text, pad_id for padding (fairseq)."""
+    return jnp.where(tokens_BL != pad_id, in_texts_BL + 1, 0) + pad_id
 
 
 def masked_head(config: Config, rngs: nnx.Rngs) -> MaskedLanguageHead:

@@ -29,7 +29,7 @@ from t5x_like.layers.basics.depth import above
 from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.basics.modules import Linear
 from t5x_like.layers.families.body import WithEncoder
-from t5x_like.layers.families.encoder_pretraining import Pretraining
+from t5x_like.layers.families.encoder_pretraining import Pretraining, texts
 from t5x_like.layers.heads import replaced_tokens, tying
 from t5x_like.layers.heads.copy_gate import copied_or_predicted
 from t5x_like.layers.heads.masked_lm import at_positions
@@ -126,7 +126,7 @@ class Discriminator(WithEncoder, Pretraining):
         return self.head(self.encoder.hidden(batch, key).last)
 
     def flops(self, batch: Batch) -> jax.Array:
-        counts_BL = batch["encoder_attention_mask"]
+        counts_BL = texts(batch)
         products = self.encoder.products(counts_BL)
         products += accounting.count(counts_BL) * accounting.matrix_size(self.head)
         return accounting.step_flops(products)

@@ -64,6 +64,13 @@ class RareTokens(MaskedTokens):
         """
         return SplitDocuments(masking.text_room(lengths, 2))
 
+    def sizes(self, n: np.ndarray) -> dict[str, np.ndarray]:
+        """The greatest feature lengths for samples of `n` tokens (int [samples])."""
+        return {
+            "inputs": n + 2,
+            "masked_positions": np.ceil(self.masked_rate * (n + 2)).astype(int),
+        }
+
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """The features of a masked encoder, with the predictions that full inputs need."""
         return masked_features(lengths["inputs"], math.ceil(self.masked_rate * lengths["inputs"]))

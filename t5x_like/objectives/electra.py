@@ -82,6 +82,13 @@ class ELECTRA(MaskedTokens):
         """
         return LineBlocks(masking.text_room(lengths, 4) + 4)
 
+    def sizes(self, n: np.ndarray) -> dict[str, np.ndarray]:
+        """The greatest feature lengths for samples of `n` tokens (int [samples]).
+
+        They are those of two segments; what does not fit a row is cut.
+        """
+        return {"inputs": n + 3, "masked_positions": masking.budgets(n + 3, self.masked_rate)}
+
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """The features of a masked encoder, `discriminator_loss_weights` and `text_weights`."""
         length = lengths["inputs"]

@@ -11,7 +11,7 @@ import numpy as np
 from t5x_like.core.protocols.data import FeatureSpec
 from t5x_like.objectives.noise import masking
 from t5x_like.objectives.parts.formats import MaskedTokens, masked_features
-from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, Duplicated
+from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, Duplicated, SplitDocuments
 from t5x_like.objectives.parts.probabilities import check_count, check_share
 from t5x_like.objectives.parts.sentence_order import in_random_order
 from t5x_like.objectives.parts.sentence_pairs import SentencePairs
@@ -63,6 +63,26 @@ class MaskedLM(MaskedTokens):
         """
         text = ConcatenateAndSplit(masking.text_room(lengths, 2))
         return text if self.dupe_factor == 1 else Duplicated(text, self.dupe_factor)
+
+    def documents(self, lengths: Mapping[str, int]) -> SplitDocuments:
+        """Of packed rows: documents, or parts of them that fill the inputs.
+
+        Raises:
+          ValueError: as `geometry`; or each text would be read several times (`dupe_factor`).
+        """
+        if self.dupe_factor > 1:
+            raise ValueError(
+                f"packed rows have each text once in an epoch: set dupe_factor of "
+                f"{type(self).__name__} to 1, not {self.dupe_factor}"
+            )
+        return SplitDocuments(masking.text_room(lengths, 2))
+
+    def sizes(self, n: np.ndarray) -> dict[str, np.ndarray]:
+        """The greatest feature lengths for samples of `n` tokens (int [samples])."""
+        most = masking.budgets(n + 2, self.masked_rate)
+        if self.max_predictions is not None:
+            most = np.minimum(most, self.max_predictions)
+        return {"inputs": n + 2, "masked_positions": most}
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """The features of a masked encoder, with the predictions that full inputs need."""

@@ -114,6 +114,10 @@ class SpanBERT(MaskedTokens):
         room = masking.text_room(lengths, 2)
         return SentenceBlocks(room, cross_documents=False, segments_of=None)
 
+    def sizes(self, n: np.ndarray) -> dict[str, np.ndarray]:
+        """The greatest feature lengths for samples of `n` tokens (int [samples])."""
+        return {"inputs": n + 2, "masked_positions": np.ceil(self.masked_rate * n).astype(int)}
+
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """The features of a masked encoder, and four about the boundaries of masked spans."""
         inputs = lengths["inputs"]

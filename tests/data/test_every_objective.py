@@ -15,6 +15,7 @@ from t5x_like.data.cache.reader import Cache
 from t5x_like.data.cache.writer import write_cache
 from t5x_like.data.rows import late_steps
 from t5x_like.data.rows.feature_converters import default_converter
+from t5x_like.data.samples import packing
 from t5x_like.data.streams import mixtures
 from t5x_like.data.streams.stream import Examples, train_stream
 from t5x_like.vocabularies.byte import ByteVocabulary
@@ -86,3 +87,41 @@ def test_rows_do_not_depend_on_who_asks(preset: str, cache: Cache) -> None:
         assert ours.keys() == theirs.keys()
         for name, value in ours.items():
             np.testing.assert_array_equal(value, theirs[name][[2, 0]], strict=True)
+
+
+PACKED = ("mlm", "mlm_whole_word", "electra", "spanbert", "distilbert")
+
+
+@pytest.mark.parametrize("preset", PACKED)
+def test_a_packed_row_is_its_texts_end_to_end(preset: str, cache: Cache) -> None:
+    """Each piece of text is in one row, and noise is that of the row: the same in any process."""
+    objective = objectives.preset(preset)
+    opened = task.of_cache(cache, objective).with_cache(cache, objective.lengths(200))
+    (found,) = mixtures.examples(
+        [opened], "train", converter=default_converter(objective, pack=True), seed=1, rows=ROWS
+    )
+    samples = found.samples
+    assert isinstance(samples, packing.PackedSamples)
+    numbers = sorted(itertools.chain.from_iterable(map(samples.row, range(len(samples)))))
+    assert numbers == list(range(len(samples.samples)))
+    assert len(samples) < len(numbers)
+    for n in range(min(3, len(samples))):
+        row, texts = found[n], found.features(n)
+        joined = np.concatenate([text["inputs"] for text in texts])
+        tokens = row["encoder_segment_ids"] > 0
+        np.testing.assert_array_equal(row["encoder_input_tokens"][tokens], joined)
+        assert row["encoder_segment_ids"].max() == len(texts)
+        counted = row["masked_loss_weights"] > 0
+        at = row["masked_positions"][counted]
+        numbered = row["encoder_segment_ids"][at]
+        of_texts = [[n] * len(text["masked_positions"]) for n, text in enumerate(texts, 1)]
+        assert numbered.tolist() == [*itertools.chain.from_iterable(of_texts)]
+        assert row["encoder_input_tokens"].size == 200
+
+
+@pytest.mark.parametrize("preset", ["mlm_nsp", "full_sentences", "mlm_static"])
+def test_rows_that_are_more_than_texts_are_not_packed(preset: str, cache: Cache) -> None:
+    objective = objectives.preset(preset)
+    opened = task.of_cache(cache, objective).with_cache(cache, objective.lengths(64))
+    with pytest.raises(ValueError, match=r"cannot be packed|set dupe_factor of \w+ to 1"):
+        opened.samples("train", pack=True)

@@ -131,38 +131,45 @@ class PrefixDecoder:
 
 @dataclasses.dataclass(frozen=True)
 class Encoder:
-    """One example in each row of an encoder, with the ids to predict and their positions.
+    """Examples in the rows of an encoder, with the ids to predict and their positions.
 
     `inputs` become `encoder_input_tokens`, with an int32 `encoder_attention_mask` (1 for tokens, 0
     for padding), and `token_type_ids` become `encoder_token_type_ids`. Every other feature keeps
     its name and is padded with zeros; where nothing is predicted, `masked_loss_weights` is 0.
     Alternatives of a choice come as `inputs` [A, L], with -1 for padding, as do their types.
+
+    With `pack`, a row holds several examples end to end, one after another in every feature, with
+    int32 `encoder_segment_ids`, which count them from 1 (0 is padding), and `encoder_positions`,
+    which restart at 0. Features whose names end in `_positions` are counted in the row.
     """
 
+    pack: bool = False
+
     kind: ClassVar = "encoder"
-    pack: ClassVar = False
     task_features: ClassVar = ("inputs",)
 
     def convert(self, examples: Sequence[Example], *, features: Features, ids: TokenIds) -> Row:
-        """The row of one example, or a row of padding without an example.
+        """The row of the examples that share it, or a row of padding without an example.
 
         Args:
-          examples: at most one example, with the features that `features` declares.
+          examples: at most one example without `pack`, with the features that `features` declares.
           features: L and dtype of each feature; features without a length become numbers without
             axes.
           ids: the ids of the vocabulary.
 
         Raises:
-          ValueError: a feature is missing, or there are several examples.
+          ValueError: a feature is missing, or the examples do not fit the row.
         """
         _check(self, examples, names=features)
+        if self.pack:
+            return _packed_encoder(examples, features, ids)
         row = {}
         for name, spec in features.items():
             if not examples:
                 values = np.zeros((0, *spec.item) if spec.shape else (), spec.dtype)
             else:
                 values = examples[0][name]
-            known_as = "encoder_token_type_ids" if name == "token_type_ids" else name
+            known_as = _encoders_name(name)
             if spec.length is None:
                 row[name] = np.asarray(values, spec.dtype)
             elif name in ("inputs", "token_type_ids") and spec.item:
@@ -173,16 +180,55 @@ class Encoder:
                 )
                 fill = ids.pad if name == "inputs" else 0
                 mask = (padded >= 0).astype(np.int32)
-                known_as = "encoder_input_tokens" if name == "inputs" else known_as
                 row[known_as] = np.where(mask, padded, np.int32(fill))
                 row["encoder_attention_mask"] = mask
             elif name == "inputs":
-                row["encoder_input_tokens"] = _pad(values, (spec.length,), fill=ids.pad)
+                row[known_as] = _pad(values, (spec.length,), fill=ids.pad)
                 row["encoder_attention_mask"] = mask = np.zeros(spec.length, np.int32)
                 mask[: len(values)] = 1
             else:
                 row[known_as] = _pad(values, spec.shape, dtype=spec.dtype)
         return row
+
+
+def _encoders_name(name: str) -> str:
+    """The name of a feature in the rows of an encoder."""
+    renamed = {"inputs": "encoder_input_tokens", "token_type_ids": "encoder_token_type_ids"}
+    return renamed.get(name, name)
+
+
+def _packed_encoder(examples: Sequence[Example], features: Features, ids: TokenIds) -> Row:
+    """The row of several examples, for an `Encoder`."""
+    inputs = _PaddedRow(
+        [example["inputs"] for example in examples],
+        _length(features, "inputs"),
+        pad=ids.pad,
+        name="inputs",
+    )
+    segments, positions = inputs.segments()
+    row = {
+        "encoder_input_tokens": inputs.tokens,
+        "encoder_attention_mask": (segments > 0).astype(np.int32),
+        "encoder_segment_ids": segments,
+        "encoder_positions": positions,
+    }
+    for name, spec in features.items():
+        if name == "inputs":
+            continue
+        length, empty = _length(features, name), np.zeros((0, *spec.item), spec.dtype)
+        moved = name.endswith("_positions")
+        values = [
+            example[name] + span.start if moved else example[name]
+            for example, span in zip(examples, inputs.spans, strict=True)
+        ]
+        whole = np.concatenate([empty, *values])
+        if len(whole) > length:
+            raise ValueError(
+                f"{len(examples)} examples with {len(whole)} values of {name!r} do not fit a row "
+                f"of {length}"
+            )
+        row[_encoders_name(name)] = _pad(whole, spec.shape, dtype=spec.dtype)
+    return row
 
 
 def default_converter(
@@ -191,18 +237,15 @@ def default_converter(
     """The converter for the kind of model that an objective trains.
 
     Raises:
-      ValueError: the kind is unknown, or cannot be packed.
+      ValueError: the kind is unknown.
     """
     match objective.kind:
         case "encoder_decoder":
             return EncoderDecoder(pack, getattr(objective, "decoder_start", "pad"))
         case "decoder":
             return Decoder(pack)
-        case "encoder" if not pack:
-            return Encoder()
         case "encoder":
-            name = type(objective).__name__
-            raise ValueError(f"{name} fills a row with one example: it cannot be packed")
+            return Encoder(pack)
         case other:
             raise ValueError(
                 f"{type(objective).__name__} is of kind {other!r}: known kinds are "

@@ -5,18 +5,19 @@ from __future__ import annotations
 import array
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from t5x_like.core.protocols.data import Objective
+from t5x_like.core.protocols.data import PLAIN_TEXT, Objective, TokenIds
 from t5x_like.data.cache.reader import CacheSplit
 from t5x_like.data.samples import plans
-from t5x_like.data.samples.planned_samples import PlannedSamples, split_documents
-from t5x_like.data.samples.samples import RecordSamples, Sample, Samples
+from t5x_like.data.samples.planned_samples import PlannedSamples, plan_samples, split_documents
+from t5x_like.data.samples.samples import RecordSamples, Sample, Samples, constant_features
 from t5x_like.data.samples.token_stream import Split, TokenStream
 from t5x_like.objectives.parts.geometry import PerRecord, SplitDocuments
+from t5x_like.objectives.parts.sentence_blocks import LineBlocks, SentenceBlocks
 
 _OPEN_ROWS = 256
 _LEVELS = 32
@@ -44,6 +45,21 @@ def first_fit(blocks: Iterable[np.ndarray], capacity: Sequence[int]) -> Iterator
     Yields:
       The numbers of a row's samples, ascending, whenever a row is closed.
     """
+    return _fitted(blocks, capacity, _place)
+
+
+def best_fit(blocks: Iterable[np.ndarray], capacity: Sequence[int]) -> Iterator[list[int]]:
+    """Rows as `first_fit` makes them, but each sample goes to the tightest open row that has room.
+
+    The room that counts is that for the first feature. Rows of pieces of text get fuller.
+    """
+    return _fitted(blocks, capacity, _tightest)
+
+
+def _fitted(
+    blocks: Iterable[np.ndarray], capacity: Sequence[int], place_of: Callable[..., tuple[int, int]]
+) -> Iterator[list[int]]:
+    """`first_fit`, where `place_of` chooses the open row of a sample as `_place` does."""
     steps = [max(1, -(-limit // _LEVELS)) for limit in capacity]
     everywhere = (1 << _OPEN_ROWS) - 1
     # roomy[f][k] has a bit for each open row, set where feature f has room for k steps or more.
@@ -56,7 +72,7 @@ def first_fit(blocks: Iterable[np.ndarray], capacity: Sequence[int]) -> Iterator
     sample = 0
     for block in blocks:
         for need in zip(*block.tolist(), strict=True):
-            bit, place = _place(need, features, everywhere)
+            bit, place = place_of(need, features, everywhere)
             if not bit:
                 bit = _fullest(roomy, everywhere)
                 place = bit.bit_length() - 1
@@ -92,6 +108,30 @@ def _place(need: tuple[int, ...], features: Sequence[Any], everywhere: int) -> t
     return 0, 0
 
 
+def _tightest(need: tuple[int, ...], features: Sequence[Any], everywhere: int) -> tuple[int, int]:
+    """As `_place`, the row with the least room in the first feature."""
+    possible = everywhere
+    for (_, levels, step), tokens in zip(features, need, strict=True):
+        possible &= levels[tokens // step]
+    rooms, levels, step = features[0]
+    for level in range(need[0] // step, len(levels)):
+        if not possible:
+            break
+        wider = levels[level + 1] if level + 1 < len(levels) else 0
+        here, possible = possible & ~wider, possible & wider
+        best, tightest = 0, 0
+        while here:
+            bit = here & -here
+            here ^= bit
+            place = bit.bit_length() - 1
+            fits = all(of[place] >= n for (of, _, _), n in zip(features, need, strict=True))
+            if fits and (not best or rooms[place] < tightest):
+                best, tightest = bit, rooms[place]
+        if best:
+            return best, best.bit_length() - 1
+    return 0, 0
+
+
 def _fullest(roomy: Sequence[Sequence[int]], everywhere: int) -> int:
     """The bit of the row with the least room in any feature, the first of several such rows."""
     for level in range(1, max(map(len, roomy))):
@@ -113,15 +153,23 @@ class PackedSamples:
       split: the split of the samples.
       needs: the tokens of each sample; a sample larger than a row is trimmed.
       capacity: the tokens of a row for each feature, in the order of `needs`.
+      tight: whether each sample goes to the tightest row (`best_fit`), or to the first.
     """
 
     def __init__(
-        self, samples: Samples, split: Split, *, needs: Needs, capacity: Mapping[str, int]
+        self,
+        samples: Samples,
+        split: Split,
+        *,
+        needs: Needs,
+        capacity: Mapping[str, int],
+        tight: bool = False,
     ) -> None:
         self.samples = samples
         self.capacity = dict(capacity)
         self._needs = needs
-        what = f"packed {self.capacity} {needs}"
+        self._tight = tight
+        what = f"packed {self.capacity} {needs}" + (" tightly" if tight else "")
         self._plan = plans.load_or_make(split, what, self._rows)
         # The values are the samples of all rows, the end of each row among them, the row count.
         numbers = self._plan.values[:, 0]
@@ -163,7 +211,8 @@ class PackedSamples:
         ends = array.array("q")
         placed = 0
         pending: list[int] = []
-        for row in first_fit(self._blocks(), list(self.capacity.values())):
+        fit = best_fit if self._tight else first_fit
+        for row in fit(self._blocks(), list(self.capacity.values())):
             pending += row
             placed += len(row)
             ends.append(placed)
@@ -203,7 +252,7 @@ class _ExampleNeeds:
     features: tuple[str, ...]
 
     def __call__(self, first: int, last: int) -> np.ndarray:
-        starts, ends = self.samples.plan.values[first:last].T
+        starts, ends = self.samples.plan.values[first:last, :2].T
         sizes = self.objective.sizes(ends - starts)
         return np.stack([np.asarray(sizes[name], np.int64) for name in self.features])
 
@@ -237,32 +286,53 @@ def packed_records(
 
 
 def packed_documents(
-    split: Split, objective: Objective, lengths: Mapping[str, int]
+    split: Split, objective: Objective, lengths: Mapping[str, int], *, ids: TokenIds
 ) -> PackedSamples:
-    """Packed rows of samples that are documents, or parts of long documents.
+    """Packed rows of samples that are documents, or parts of documents.
+
+    Rows of encoders are packed tightly (`best_fit`).
 
     Args:
       split: the documents.
       objective: an objective with a method `sizes(n)`. For samples of n tokens (int64 [m]), it
         returns the maximum number of tokens in each feature of their examples, end of sequence
-        included ({feature: int64 [m]}).
+        included ({feature: int64 [m]}). If it has a method `documents(lengths)`, this gives the
+        geometry of packed rows.
       lengths: the feature lengths of a row.
+      ids: the ids of the vocabulary.
 
     Raises:
-      ValueError: the objective has no such method, or its samples are not parts of documents.
+      ValueError: the objective has no such method, its samples are not parts of documents, or its
+        examples have numbers that belong to a whole row.
     """
-    shape = objective.geometry(lengths)
-    if not hasattr(objective, "sizes") or not isinstance(shape, SplitDocuments):
-        raise ValueError(
-            f"{type(objective).__name__} cannot be packed: packing needs samples of one document "
-            "each, and a method `sizes` that gives the lengths of their examples. Choose a "
-            "converter with pack=False: leave out PACK=True, or --pack of `show`"
-        )
-    samples = split_documents(TokenStream(split), shape.length)
+    shaped = getattr(objective, "documents", objective.geometry)
+    shape = shaped(lengths)
     features = objective.features(lengths)
+    of_rows = [name for name, spec in features.items() if spec.length is None]
+    texts = objective.reads == PLAIN_TEXT and _in_documents(shape) and not of_rows
+    if not hasattr(objective, "sizes") or not texts:
+        raise ValueError(
+            f"{type(objective).__name__} cannot be packed: packing needs samples of one plain text "
+            "each, without a number for a whole row, and a method `sizes` that gives the lengths "
+            "of their examples. Choose a converter with pack=False: leave out PACK=True, or "
+            "--pack of `show`"
+        )
+    stream, said = TokenStream(split), plans.identity(objective)
+    if isinstance(shape, SplitDocuments):
+        samples = split_documents(stream, shape.length)
+    else:
+        constants = constant_features(shape)
+        samples = plan_samples(stream, shape, constants=constants, rows=None, ids=ids)
+        said += f"|{plans.identity(shape)}"
     sized = objective.sizes(np.zeros(1, np.int64))
     capacity = {n: length for n in sized if (length := features[n].length) is not None}
-    needs = _ExampleNeeds(
-        samples, shape.length, objective, plans.identity(objective), tuple(capacity)
-    )
-    return PackedSamples(samples, split, needs=needs, capacity=capacity)
+    needs = _ExampleNeeds(samples, shape.length, objective, said, tuple(capacity))
+    tight = objective.kind == "encoder"
+    return PackedSamples(samples, split, needs=needs, capacity=capacity, tight=tight)
+
+
+def _in_documents(shape: Any) -> bool:
+    """Whether the samples of a geometry are single texts of one document each."""
+    if isinstance(shape, SplitDocuments | LineBlocks):
+        return True
+    return isinstance(shape, SentenceBlocks) and not shape.cross_documents

@@ -9,6 +9,7 @@ from typing import Any
 
 from t5x_like.core.protocols.data import FeatureConverter
 from t5x_like.data.rows import task_rows
+from t5x_like.data.rows.feature_converters import Encoder
 from t5x_like.data.samples import order, plans
 from t5x_like.data.samples.samples import is_planned
 from t5x_like.data.streams.stream import Examples
@@ -87,12 +88,15 @@ def identity(tasks: Sequence[Task]) -> dict[str, Any]:
 def identity_now(saved: Mapping[str, Any]) -> dict[str, Any]:
     """Saved metadata with the names and values that `identity` and others give it now.
 
-    In older runs the objective of text to text is `None`, and a completer is a teacher.
+    In older runs the objective of text to text is `None`, a completer is a teacher, and the
+    converter of an encoder has no fields.
     """
     renamed = {}
     for name, value in saved.items():
         of_data = name.startswith("data.")
         if of_data and name.endswith(".objective") and value == "None":
             value = repr(TextToText())
+        if of_data and name.endswith(".converter") and value == "Encoder()":
+            value = repr(Encoder())
         renamed[name.replace(".teacher", ".completer") if _OLD.fullmatch(name) else name] = value
     return renamed

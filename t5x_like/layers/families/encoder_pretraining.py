@@ -71,6 +71,7 @@ class EncoderPretraining(WithEncoder, Pretraining):
     padding) and `encoder_token_type_ids`, [B, L] each; int32 `masked_positions` and
     `masked_targets`, float32 `masked_loss_weights`, [B, K] each; and, where there is a head for it,
     the label of a pair, int32 [B], under one of `SENTENCE_LABELS`. A row of padding has weight 0.
+    Packed rows have what `bert.Encoder` reads of them.
     """
 
     config: Any
@@ -132,7 +133,7 @@ class EncoderPretraining(WithEncoder, Pretraining):
     def flops(self, batch: Batch) -> jax.Array:
         masked = accounting.count(batch["masked_loss_weights"])
         table = self.encoder.tokens.table
-        products = self.encoder.products(batch["encoder_attention_mask"])
+        products = self.encoder.products(texts(batch))
         products += masked * (accounting.matrix_size(self.mlm) + float(table.size))
         if self.sentence is not None:
             products += row_weights(batch).sum() * accounting.matrix_size(self.sentence)
@@ -147,6 +148,12 @@ def _sentence_label(batch: Batch) -> str:
         "this model has a head for pairs of sentences, but the objective makes no pairs: choose "
         "one with a sentence task, such as mlm_nsp or mlm_sop, or turn off sentence_head"
     )
+
+
+def texts(batch: Batch) -> jax.Array:
+    """The number of each token's text in its row, from 1; 0 for padding: int32 [B, L]."""
+    numbers_BL: jax.Array = batch.get("encoder_segment_ids", batch["encoder_attention_mask"])
+    return numbers_BL
 
 
 def row_weights(batch: Batch) -> jax.Array:

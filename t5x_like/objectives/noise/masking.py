@@ -21,6 +21,11 @@ def budget(tokens: int, rate: float) -> int:
     return max(1, round(tokens * rate))
 
 
+def budgets(tokens: np.ndarray, rate: float) -> np.ndarray:
+    """`budget` of many texts at once: int [texts]."""
+    return np.maximum(1, np.round(tokens * rate)).astype(np.int64)
+
+
 def text_room(lengths: Mapping[str, int], specials: int, *, texts: int = 1) -> int:
     """The tokens of text that `inputs` hold beside `specials` special tokens.
 

@@ -246,6 +246,36 @@ def test_an_encoder_is_told_what_to_predict():
         Encoder().convert([{"inputs": tokens(1)}], features=MASKED, ids=RoBERTa)
 
 
+def test_an_encoder_reads_several_texts_in_a_row():
+    features = {name: spec for name, spec in MASKED.items() if spec.length is not None}
+    first = {
+        "inputs": tokens(0, 59, 2),
+        "token_type_ids": tokens(0, 0, 0),
+        "masked_positions": tokens(1),
+        "masked_targets": tokens(7),
+        "masked_loss_weights": np.ones(1, np.float32),
+    }
+    second = first | {"inputs": tokens(0, 2), "token_type_ids": tokens(0, 1)}
+    row = Encoder(pack=True).convert([first, second], features=features, ids=RoBERTa)
+    assert {name: value.tolist() for name, value in row.items()} == {
+        "encoder_input_tokens": [0, 59, 2, 0, 2, 1],
+        "encoder_attention_mask": [1, 1, 1, 1, 1, 0],
+        "encoder_segment_ids": [1, 1, 1, 2, 2, 0],
+        "encoder_positions": [0, 1, 2, 0, 1, 0],
+        "encoder_token_type_ids": [0, 0, 0, 0, 1, 0],
+        "masked_positions": [1, 4, 0],
+        "masked_targets": [7, 7, 0],
+        "masked_loss_weights": [1, 1, 0],
+    }
+    padding = Encoder(pack=True).convert([], features=features, ids=RoBERTa)
+    assert [(k, v.shape, v.dtype) for k, v in padding.items()] == [
+        (k, v.shape, v.dtype) for k, v in row.items()
+    ]
+    for too_many, name in (([first] * 3, "inputs"), ([second] * 4, "inputs")):
+        with pytest.raises(ValueError, match=f"{name}.* do not fit a row"):
+            Encoder(pack=True).convert(too_many, features=features, ids=RoBERTa)
+
+
 def test_the_default_follows_the_objective():
     kinds = {"encoder": Encoder(), "decoder": Decoder(), "encoder_decoder": EncoderDecoder()}
     for kind, converter in kinds.items():
@@ -253,7 +283,7 @@ def test_the_default_follows_the_objective():
         assert default_converter(objective) == converter
     bart = type("Bart", (), {"kind": "encoder_decoder", "decoder_start": "eos"})()
     assert default_converter(bart) == EncoderDecoder(decoder_start="eos")
-    with pytest.raises(ValueError, match=r"^Fake fills a row .* cannot be packed"):
-        default_converter(type("Fake", (), {"kind": "encoder"})(), pack=True)
+    encoder = type("Fake", (), {"kind": "encoder"})()
+    assert default_converter(encoder, pack=True) == Encoder(pack=True)
     with pytest.raises(ValueError, match="known kinds are"):
         default_converter(type("Fake", (), {"kind": "other"})())

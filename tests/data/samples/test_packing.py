@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5x_like.core.protocols.data import FeatureSpec
+from t5x_like.core.protocols.data import FeatureSpec, TokenIds
 from t5x_like.data.rows.feature_converters import EncoderDecoder
 from t5x_like.data.samples import packing
-from t5x_like.data.samples.packing import first_fit, packed_documents, packed_records
+from t5x_like.data.samples.packing import best_fit, first_fit, packed_documents, packed_records
 from t5x_like.data.streams.stream import Examples
 from t5x_like.data.task import Task
+from t5x_like.objectives.marked_parts import MarkedParts
+from t5x_like.objectives.mlm import NextSentence
 from t5x_like.objectives.parts.formats import InputsAndTargets
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, SplitDocuments
 from t5x_like.objectives.supervised.text_to_text import TextToText
@@ -53,6 +55,28 @@ def test_each_goes_to_the_first_row_with_room(needs, cuts):
     assert list(first_fit(blocks, (100, 60))) == plainly(needs, (100, 60), 256)
 
 
+@given(
+    needs=st.lists(st.tuples(st.integers(0, 100), st.integers(0, 60)), max_size=80),
+    cuts=st.lists(st.integers(0, 80), max_size=3),
+)
+def test_each_goes_to_the_tightest_row_with_room(needs, cuts):
+    """By the definition; of rows with the same room, to any."""
+    array = np.array(needs, np.int64).reshape(-1, 2).T
+    rows = list(best_fit(np.split(array, sorted(cuts), axis=1), (100, 60)))
+    row_of = {sample: n for n, row in enumerate(rows) for sample in row}
+    held = np.zeros((len(rows), 2), np.int64)
+    for sample, need in enumerate(needs):
+        room = np.array([100, 60]) - held
+        begun = held.any(axis=1) | [min(row) < sample for row in rows]
+        fits = begun & (room >= need).all(axis=1)
+        chosen = row_of[sample]
+        if fits.any():
+            assert fits[chosen]
+            assert room[chosen, 0] == room[fits, 0].min()
+        held[chosen] += need
+    assert (held <= [100, 60]).all()
+
+
 @given(needs=st.lists(st.tuples(st.integers(0, 10), st.integers(0, 6)), max_size=80))
 def test_with_few_open_rows_each_is_still_in_one_row_that_has_room(needs):
     array = np.array(needs, np.int64).reshape(-1, 2).T
@@ -76,6 +100,9 @@ def test_little_is_wasted():
     needs = np.random.default_rng(0).lognormal(4.5, 1, 20_000).astype(np.int64).clip(1, 512)
     rows = list(first_fit([needs[None]], (512,)))
     assert needs.sum() / (512 * len(rows)) > 0.96
+    tight = list(best_fit([needs[None]], (512,)))
+    assert sorted(itertools.chain.from_iterable(tight)) == list(range(len(needs)))
+    assert needs.sum() / (512 * len(tight)) > 0.99
 
 
 def test_a_plan_is_made_in_blocks(make_cache, monkeypatch):
@@ -189,11 +216,11 @@ def test_examples_of_an_objective_share_rows(make_cache):
     assert (tokens > 1).sum() == sum(map(len, texts))
 
 
-@pytest.mark.parametrize("objective", [Unsized(), Mixed()])
+@pytest.mark.parametrize("objective", [Unsized(), Mixed(), MarkedParts(), NextSentence()])
 def test_what_cannot_be_packed_is_an_error(make_cache, objective):
     split = make_cache(["text"]).split("train")
     with pytest.raises(ValueError, match=r"cannot be packed.*`sizes`.*pack=False"):
-        packed_documents(split, objective, LENGTHS)
+        packed_documents(split, objective, {**LENGTHS, "inputs": 16}, ids=TokenIds(9, pad=0, eos=1))
 
 
 def test_missing_feature_is_an_error(make_cache):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -53,3 +56,27 @@ def test_settings_that_do_not_fit_are_refused(tmp_path_factory: pytest.TempPathF
     ):
         with pytest.raises(ValueError, match=error):
             merged_runs.merge(["one"], place, **given)  # type: ignore[arg-type]
+
+
+def test_a_mean_may_be_that_of_checkpoints_of_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: dict[str, Any] = {}
+
+    def read(directory: str, step: int) -> SimpleNamespace:
+        known = {"vocabulary": None, "labels": (), "original": None}
+        params = {"w": np.full(2, step, np.float32)}
+        return SimpleNamespace(directory=directory, step=step, params=params, **known)
+
+    def write(target: str, make: Any, params: Any, *, title: str, **rest: Any) -> None:
+        written.update(params=params, title=title)
+
+    monkeypatch.setattr(merged_runs, "_read", read)
+    monkeypatch.setattr(merged_runs.saved_model, "write", write)
+    monkeypatch.setattr(merged_runs.saved_model, "constructor", lambda *_, **__: None)
+    monkeypatch.setattr(merged_runs.Checkpoints, "steps", lambda _: [10, 2, 40])
+    line = merged_runs.merge(["run"], "new", last=2)
+    np.testing.assert_array_equal(written["params"]["w"], [25, 25])
+    assert line == "new: The mean of steps 40, 10 of run."
+    merged_runs.merge(["run"], "new", steps=[2, 10], weights=[3, 1])
+    np.testing.assert_array_equal(written["params"]["w"], [4, 4])
+    with pytest.raises(ValueError, match="has 3 checkpoints, not 4"):
+        merged_runs.merge(["run"], "new", last=4)
