@@ -76,12 +76,17 @@ COUNTER = extended.define_prng_impl(
 
 
 def sixteen_bits(
-    key: jax.Array, shape: Sequence[int], *, columns: jax.Array | None = None
+    key: jax.Array,
+    shape: Sequence[int],
+    *,
+    lines: jax.Array | None = None,
+    columns: jax.Array | None = None,
 ) -> jax.Array:
     """Uniform below 2**16, uint32: `joined_halves` of the words of a key of this kind.
 
     Each is computed from its own position, so that XLA can compute it inside what reads it. With
-    `columns`, integers, only these of the last dimension are drawn, the same as with all others.
+    `columns`, integers, only these of the last dimension are drawn, the same as with all others;
+    with `lines`, only these of the one before.
     """
     *leading, size = shape
     half = jnp.uint32(-(-size // 2))
@@ -89,8 +94,11 @@ def sixteen_bits(
     column = all_columns if columns is None else columns.astype(jnp.uint32)
     second = column >= half
     place, stride = jnp.where(second, column - half, column), -(-size // 2)
+    drawn = leading if lines is None else [*leading[:-1], len(lines)]
     for d in reversed(range(len(leading))):
-        index = jax.lax.broadcasted_iota(jnp.uint32, (*leading[d:], len(column)), 0)
+        index = jax.lax.broadcasted_iota(jnp.uint32, (*drawn[d:], len(column)), 0)
+        if lines is not None and d == len(leading) - 1:
+            index = lines.astype(jnp.uint32)[:, None]
         place, stride = place + index * jnp.uint32(stride % 2**32), stride * shape[d]
     words = hashed(place, *jax.random.key_data(key))
     return jnp.where(second, words >> 16, words & (2**16 - 1))

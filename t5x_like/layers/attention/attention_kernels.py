@@ -64,7 +64,7 @@ def plain(
     """Forms all logits; float32 softmax. Supports bias, dropout and probabilities."""
     pairs = (q_BLHK.shape[1], memory.keys.shape[1])
     seen = None if mask is None else mask.dense(*pairs)
-    logits_BHLM = _logits(q_BLHK, memory.keys, seen=seen, bias=bias)
+    logits_BHLM = masked_logits(q_BLHK, memory.keys, seen=seen, bias=bias)
     p_BHLM = jax.nn.softmax(logits_BHLM, axis=-1).astype(memory.values.dtype)
     dropped_BHLM = p_BHLM if drop is None else drop(p_BHLM)
     return Attended(jnp.einsum("bhlm,bmhk->blhk", dropped_BHLM, memory.values), p_BHLM)
@@ -95,8 +95,8 @@ def fused(
     values_BLHK = jax.nn.dot_product_attention(
         q_BLHK,
         *memory,
-        bias=None if bias is None else _broadcast(bias, pairs).astype(q_BLHK.dtype),
-        mask=None if seen is None else _broadcast(seen, pairs),
+        bias=None if bias is None else broadcast_pairs(bias, pairs).astype(q_BLHK.dtype),
+        mask=None if seen is None else broadcast_pairs(seen, pairs),
         scale=1.0,
         implementation="cudnn",
     )
@@ -137,7 +137,7 @@ def blocked(
         values=split(memory.values, 1),
         exists=split(jnp.ones(keys, bool), 0) if keys % block else None,
         mask=None if mask is None else _split_keys(mask, split, columns, keys),
-        bias=None if bias is None else split(_broadcast(bias, (1, keys)), 3),
+        bias=None if bias is None else split(broadcast_pairs(bias, (1, keys)), 3),
         columns=columns,
     )
     asking = ALIKE if mask is None else mask.queries
@@ -167,7 +167,7 @@ def _split_keys(
                 if name != "positions"
             },
         ),
-        pairs=None if mask.pairs is None else split(_broadcast(mask.pairs, (1, keys)), 3),
+        pairs=None if mask.pairs is None else split(broadcast_pairs(mask.pairs, (1, keys)), 3),
     )
 
 
@@ -187,7 +187,7 @@ class _Blocks(NamedTuple):
         if self.mask is not None:
             whole = dataclasses.replace(self.mask, queries=asking)
             seen = whole.dense(q_BLHK.shape[1], self.keys.shape[1])
-        logits_BHLC = _logits(q_BLHK, self.keys, seen=seen, bias=self.bias)
+        logits_BHLC = masked_logits(q_BLHK, self.keys, seen=seen, bias=self.bias)
         return logits_BHLC if self.exists is None else jnp.where(self.exists, logits_BHLC, -jnp.inf)
 
 
@@ -200,7 +200,8 @@ class _Draws(NamedTuple):
 
     def drop(self, p_BHLC: jax.Array, key: jax.Array, columns_C: jax.Array) -> jax.Array:
         drop = Dropping(key, self.rate, self.shared)
-        return drop.of_columns(p_BHLC, columns_C, count=self.keys)
+        queries = p_BHLC.shape[2]
+        return drop.of_part(p_BHLC, jnp.arange(queries), columns_C, of=(queries, self.keys))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
@@ -270,7 +271,7 @@ def _products(x_BLHK: jax.Array, y_BMHK: jax.Array) -> jax.Array:
     return jnp.einsum("blhk,bmhk->bhlm", x_BLHK, y_BMHK, preferred_element_type=jnp.float32)
 
 
-def _logits(
+def masked_logits(
     q_BLHK: jax.Array, keys_BMHK: jax.Array, *, seen: jax.Array | None, bias: jax.Array | None
 ) -> jax.Array:
     """Products with bias, masked where a key is not seen: float32 [B, H, L, M]."""
@@ -295,7 +296,7 @@ def _to_queries(x_BHL: jax.Array) -> jax.Array:
     return x_BHL.swapaxes(1, 2)[..., None]
 
 
-def _broadcast(x: jax.Array, pairs: tuple[int, int]) -> jax.Array:
+def broadcast_pairs(x: jax.Array, pairs: tuple[int, int]) -> jax.Array:
     """Four dimensions, the last two of which are at least `pairs`."""
     x = x.reshape((1,) * (4 - x.ndim) + x.shape)
     return jnp.broadcast_to(x, (*x.shape[:2], *map(max, x.shape[2:], pairs)))

@@ -17,7 +17,8 @@ class Traits(NamedTuple):
     """Traits of the queries, or of the keys, of each row; None where there is nothing to say.
 
     Attributes:
-      positions: int32 [L] or [B, L]; None: 0, 1, 2, ...
+      positions: int32 [L] or [B, L]; None: 0, 1, 2, ... Tokens of a segment lie side by side, and
+        their positions are consecutive: so a distance within it is one of places, too.
       segments: int32 [B, L]. Queries see keys of their own segment.
       prefix: bool [B, L]. Inside a prefix, keys after a query are seen too.
       chosen: bool [B, L]. Chosen positions see all, and all see them, whatever the window.
@@ -43,6 +44,10 @@ class Mask:
       present: [B, M], above 0 for keys that count; the others are padding.
       causal: whether keys after a query are hidden.
       window: how many positions before and after a query are seen; None: all.
+      dilation: the distance between positions of a window that are seen: with 3, those 3, 6, 9, ...
+        positions away (Longformer, Beltagy et al., 2020, section 3.1).
+      most_chosen: how many positions of a row are chosen at most; None: that is not known. With
+        more than are promised, values are NaN.
       itself: whether a query sees its own position, whatever the other conditions say.
       queries: traits of the queries, and
       keys: of the keys. A condition on pairs needs both.
@@ -52,10 +57,32 @@ class Mask:
     present: jax.Array | None = None
     causal: bool = dataclasses.field(default=False, metadata={"static": True})
     window: tuple[int, int] | None = dataclasses.field(default=None, metadata={"static": True})
+    dilation: int = dataclasses.field(default=1, metadata={"static": True})
+    most_chosen: int | None = dataclasses.field(default=None, metadata={"static": True})
     itself: bool = dataclasses.field(default=False, metadata={"static": True})
     queries: Traits = ALIKE
     keys: Traits = ALIKE
     pairs: jax.Array | None = None
+
+    @property
+    def reach(self) -> tuple[int, int] | None:
+        """How far the window reaches before and after a query; None: there is none."""
+        if self.window is None:
+            return None
+        before, after = (side * self.dilation for side in self.window)
+        return before, 0 if self.causal and self.queries.prefix is None else after
+
+    @property
+    def by_place(self) -> bool:
+        """Whether the distance of a query and a key that it sees is that of their places.
+
+        Positions without segments do not say so, nor do those of some queries alone.
+        """
+        of_queries, of_keys = self.queries.positions, self.keys.positions
+        if of_queries is None or of_keys is None:
+            return of_queries is of_keys
+        in_segments = self.queries.segments is not None and self.keys.segments is not None
+        return in_segments and of_queries.shape == of_keys.shape
 
     def dense(self, num_queries: int, num_keys: int) -> jax.Array | None:
         """Bool [B|1, 1|H, L|1, M], true where a query sees a key; None: every query sees all."""
@@ -92,9 +119,11 @@ class Mask:
     def _in_window(self, num_queries: int, num_keys: int) -> jax.Array | None:
         if self.window is None:
             return None
-        before, after = self.window
+        before, after = (side * self.dilation for side in self.window)
         distance = self._distance(num_queries, num_keys)
         near = (distance <= before) & (distance >= -after)
+        if self.dilation > 1:
+            near &= distance % self.dilation == 0
         chosen = _paired(self.queries.chosen, self.keys.chosen, jnp.logical_or)
         return near if chosen is None else near | chosen
 

@@ -116,8 +116,16 @@ class Dropping(NamedTuple):
         shared = (2,) if self.shared else ()
         return dropout(p_BHLM, self.key, rate=self.rate, shared=shared)
 
-    def of_columns(self, p_BHLC: jax.Array, columns_C: jax.Array, *, count: int) -> jax.Array:
-        """The same for some columns of M: their numbers, and how many there are.
+    def of_part(
+        self, p_BHQC: jax.Array, queries_Q: jax.Array, columns_C: jax.Array, *, of: tuple[int, int]
+    ) -> jax.Array:
+        """The same for some queries and some keys.
+
+        Args:
+          p_BHQC: their probabilities.
+          queries_Q: the numbers of the queries among L, and
+          columns_C: of the keys among M, integers.
+          of: L and M.
 
         Raises:
           ValueError: keys are not of the kind `counter`, which draws any part alone.
@@ -127,10 +135,11 @@ class Dropping(NamedTuple):
                 f"dropout of attention in blocks draws counter, not {jax.random.key_impl(self.key)}"
                 ": set RANDOM_NUMBERS to 'counter', or use attention_kernels.plain"
             )
-        rows, heads, queries, _ = p_BHLC.shape
-        shape = (rows, heads, 1 if self.shared else queries, count)
-        drawn = sixteen_bits(self.key, shape, columns=columns_C)
-        return _kept(p_BHLC, drawn >= self.dropped, self.dropped)
+        rows, heads, _, _ = p_BHQC.shape
+        shape = (rows, heads, 1 if self.shared else of[0], of[1])
+        lines = None if self.shared else queries_Q
+        drawn = sixteen_bits(self.key, shape, lines=lines, columns=columns_C)
+        return _kept(p_BHQC, drawn >= self.dropped, self.dropped)
 
     @property
     def dropped(self) -> int:

@@ -19,6 +19,7 @@ from t5x_like.layers.attention.attention_kernels import KeysValues, blocked, fus
 from t5x_like.layers.attention.gpu_attention import gpu
 from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.tpu_attention import tpu
+from t5x_like.layers.attention.windowed import windowed
 from t5x_like.layers.basics.dropout import Dropping
 
 DROP = Dropping(jax.random.key(0, impl=COUNTER), 0.1, False)
@@ -30,7 +31,7 @@ OF_HEADS = Mask(pairs=jax.ShapeDtypeStruct((1, 2, 512, 512), bool))
 def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """The name of the kernel for so many queries and keys."""
     chosen: list[str] = []
-    for kernel in (plain, blocked, fused, tpu, gpu):
+    for kernel in (plain, blocked, fused, tpu, gpu, windowed):
         monkeypatch.setattr(
             kernel_choice,
             kernel.__name__,
@@ -47,6 +48,18 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     return name
 
 
+def test_on_cpus_long_rows_are_taken_in_blocks_and_windows_alone(
+    choose: Callable[..., str],
+) -> None:
+    assert choose(512) == choose(1024) == choose(2048, drop=OTHERS) == "plain"
+    assert choose(2048) == choose(2048, drop=DROP) == "blocked"
+    near = Mask(window=(64, 64))
+    assert choose(512, mask=near) == choose(8192, mask=near, drop=DROP) == "windowed"
+    assert choose(256, mask=near) == choose(1024, mask=Mask(window=(512, 0))) == "plain"
+    with kernel_choice.forming_probabilities(True):
+        assert choose(8192, mask=near) == "plain"
+
+
 def test_on_tpus_it_is_their_kernel_or_blocks_where_rows_are_long(
     choose: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,6 +72,7 @@ def test_on_tpus_it_is_their_kernel_or_blocks_where_rows_are_long(
         # Of a long row, parts with the keys that they see fit the chip's memory.
         assert choose(4096, mask=Mask(window=(64, 64))) == "tpu"
         assert choose(4096, mask=Mask(causal=True)) == "tpu"
+        assert choose(4096, mask=Mask(window=(64, 64)), width=48) == "windowed"
         assert choose(2**14, mask=Mask(causal=True)) == "blocked"
         assert choose(512, mask=OF_HEADS) == "plain"
         assert choose(512, mask=Mask(pairs=jax.ShapeDtypeStruct((2, 512, 512), bool))) == "plain"
@@ -77,7 +91,7 @@ def test_on_gpus_it_is_cudnn_s_or_their_kernel_where_there_is_dropout(
     with make_layout({"data": 1}, devices=jax.devices()[:1]).active():
         assert choose(512) == choose(128) == choose(4096, mask=OF_HEADS) == "fused"
         assert choose(512, drop=DROP) == choose(4096, drop=DROP) == choose(511) == "gpu"
-        assert choose(128, drop=DROP) == "gpu"
+        assert choose(128, drop=DROP) == choose(4096, mask=Mask(window=(64, 64))) == "gpu"
         assert choose(1, drop=DROP) == choose(512, drop=OTHERS) == "plain"
         assert choose(512, dtype=jnp.float32) == choose(512, width=256) == "plain"
         assert choose(4096, dtype=jnp.float32, drop=DROP) == "blocked"
