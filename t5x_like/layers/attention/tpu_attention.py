@@ -16,7 +16,7 @@ from t5x_like.layers.attention.kernels.kernel_parts import LANES, Settings, unsu
 from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.basics.dropout import Dropping
 
-_PASSES = Passes(tpu_kernel.forward, tpu_kernel.backward, described=True)
+_PASSES = Passes(tpu_kernel.forward, tpu_kernel.backward)
 _ARRAYS = 8
 """Arrays of queries times keys that a grid step has in the chip's memory at once, about."""
 

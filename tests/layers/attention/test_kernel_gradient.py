@@ -31,7 +31,10 @@ SEGMENTS = jnp.array([[1] * 9 + [2] * 11 + [0] * 4, [1] * 24, [1] * 3 + [2] * 21
 """Of four rows of 24 tokens; 0 is padding."""
 IN_SEGMENTS = Traits(segments=SEGMENTS)
 
-LONG_SEGMENTS = Traits(segments=jnp.array([[1] * 300 + [2] * 468] * 4))
+LONG_SEGMENTS = Traits(
+    segments=jnp.array([[1] * 300 + [2] * 468] * 4),
+    positions=jnp.array([[*range(300), *range(468)]] * 4),
+)
 
 CASES: dict[str, dict[str, Any]] = {
     # A T5's encoder: packed rows, one bias for all, dropout that queries share.
@@ -66,6 +69,7 @@ CASES: dict[str, dict[str, Any]] = {
         "drop": 0.3,
         "shared": True,
     },
+    "a dilated window": {"heads": 2, "queries": 100, "mask": Mask(window=(4, 2), dilation=3)},
 }
 
 

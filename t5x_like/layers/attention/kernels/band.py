@@ -5,6 +5,7 @@ Suffixes: L queries, M keys.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,21 +20,37 @@ ROWS = 256
 
 
 class Band(NamedTuple):
-    """How many positions before and after a query are seen; None: all of them."""
+    """How many positions before and after a query are seen; None: all of them.
+
+    `step` is the distance between those that are seen.
+    """
 
     before: int | None = None
     after: int | None = None
+    step: int = 1
 
-    def seen(self, part: Part, first_query: Any) -> jax.Array | None:
-        """Bool [L, M] of a part; `first_query` is the position of query 0 of all parts."""
+    def seen(self, query: Any, key: Any, shape: tuple[int, int]) -> jax.Array | None:
+        """Bool [L, M], of `shape`, for queries and keys from these positions on; None: all."""
         if self == EVERYTHING:
             return None
-        shape = (part.queries, part.keys)
-        distance = first_query + part.query + jax.lax.broadcasted_iota(jnp.int32, shape, 0)
-        distance -= part.key + jax.lax.broadcasted_iota(jnp.int32, shape, 1)
+        distance = query - key + jax.lax.broadcasted_iota(jnp.int32, shape, 0)
+        distance -= jax.lax.broadcasted_iota(jnp.int32, shape, 1)
         sides = [] if self.before is None else [distance <= self.before]
         sides += [] if self.after is None else [distance >= -self.after]
-        return sides[0] if len(sides) == 1 else sides[0] & sides[1]
+        sides += [] if self.step == 1 else [distance % self.step == 0]
+        return functools.reduce(jnp.logical_and, sides)
+
+    def blocks_of_keys(self, query: Any, queries: int, size: int, blocks: int) -> tuple[Any, Any]:
+        """The first of some blocks of keys that queries from this position on see, and its end.
+
+        There are `queries` of them, and `blocks` of keys of this `size`. At least one is left, so
+        that a query that sees nothing has a mean of some values.
+        """
+        return _blocks(query, queries, size, blocks, before=self.before, after=self.after)
+
+    def blocks_of_queries(self, key: Any, keys: int, size: int, blocks: int) -> tuple[Any, Any]:
+        """The same for queries that see some keys."""
+        return _blocks(key, keys, size, blocks, before=self.after, after=self.before)
 
     def parts(self, queries: int, keys: int) -> Sequence[Part]:
         """Parts that cover what is seen, each of whole lanes; one part where it is not less."""
@@ -49,6 +66,18 @@ class Band(NamedTuple):
                 begin, end = 0, LANES
             parts.append(Part(first, ROWS, begin, end - begin))
         return parts
+
+
+def _blocks(
+    first: Any, count: int, size: int, blocks: int, *, before: int | None, after: int | None
+) -> tuple[Any, Any]:
+    begin: Any = 0
+    end: Any = blocks
+    if before is not None:
+        begin = jnp.clip((first - before) // size, 0, blocks - 1)
+    if after is not None:
+        end = jnp.clip((first + count - 1 + after) // size + 1, begin + 1, blocks)
+    return begin, end
 
 
 EVERYTHING = Band()
@@ -83,11 +112,10 @@ def band_of(mask: Mask | None) -> Band:
     """The band of a mask, by distance alone; `EVERYTHING` where other conditions lift it."""
     if mask is None or mask.itself:
         return EVERYTHING
-    shifted = mask.queries.positions is not None or mask.keys.positions is not None
     lifted = mask.queries.prefix is not None or mask.queries.chosen is not None
-    if shifted or lifted:
+    if lifted or not mask.by_place:
         return EVERYTHING
-    before, after = mask.window or (None, None)
+    before, after = mask.reach or (None, None)
     if mask.causal:
         after = 0
-    return Band(before, after)
+    return Band(before, after, 1 if mask.window is None else mask.dilation)

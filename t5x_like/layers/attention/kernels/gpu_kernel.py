@@ -100,6 +100,8 @@ class _Calls:
             _Array(self._pairs(operands.mask)),
             _Array(self._pairs(operands.bias), by_head=True),
             _Array(operands.seed),
+            _Array(self._of_rows(operands.segments, self.lengths.of_queries)),
+            _Array(self._of_rows(operands.key_segments, self.lengths.of_keys)),
         ]
 
     def heads(self, x_BLJ: jax.Array, block: int) -> jax.Array:
@@ -120,6 +122,13 @@ class _Calls:
         rows = 0 if queries == 1 and x.ndim == 3 else -queries % self.lengths.of_queries
         columns = -keys % self.lengths.of_keys
         return jnp.pad(x, [*[(0, 0)] * len(leading), (0, rows), (0, columns)])
+
+    def _of_rows(self, x: jax.Array | None, block: int) -> jax.Array | None:
+        """Segments [B, L, 1] or [B, 1, M] as [B, L], filled up."""
+        if x is None:
+            return None
+        x = x.reshape(len(x), -1)
+        return jnp.pad(x, ((0, 0), (0, -x.shape[1] % block)))
 
     def over_rows(
         self,
@@ -167,11 +176,11 @@ class _Calls:
         def index(*n: Any) -> tuple[Any, ...]:
             row, head = of(n)
             row = row if shape[0] > 1 else 0
-            if len(shape) == 3:
-                return row, 0, 0
+            if len(shape) < 4:
+                return row, *[0] * (len(shape) - 1)
             return (row, head, 0, 0) if x.by_head else (row, 0, head, 0)
 
-        if len(shape) == 3:
+        if len(shape) < 4:
             return pl.BlockSpec((rows, *shape[1:]), index)
         block = (None, shape[2]) if x.by_head else (shape[1], None)
         return pl.BlockSpec((rows, *block, shape[3]), index)

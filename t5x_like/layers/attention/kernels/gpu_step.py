@@ -1,13 +1,15 @@
 """A program of the kernel for GPUs: it computes a block of queries, of keys, or of both.
 
-Programs see [B, L, K] or [B, M, K] of queries, keys and values, [B|1, L|1, M] of a mask, and
-[B|1, L, M] of a bias; B is 1 but in `bias_gradient`.
+Programs see [B, L, K] or [B, M, K] of queries, keys and values, [B|1, L|1, M] of a mask,
+[B|1, L, M] of a bias, and [B, L] and [B, M] of segments; B is 1 but in `bias_gradient`. Blocks that
+lie outside of a window are left out.
 
 Suffixes: B rows, L queries, M keys, K width of a head.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -48,7 +50,7 @@ def values(settings: Settings, lengths: Lengths, refs: Operands, o: Any) -> None
         return top, summed, total * rescale[:, None] + product(e, v, (1, 0))
 
     zero = jnp.zeros(q.shape, jnp.float32)
-    _, summed, total = head.over_keys(step, (*_nothing(q), zero))
+    _, summed, total = head.over_keys(step, (*_nothing(q), zero), i)
     o[0, head.block(i, lengths.of_queries)] = (total * (settings.scale / summed)[:, None]).astype(
         o.dtype
     )
@@ -78,7 +80,7 @@ def query_gradient(
         logits, _ = head.logits(q, head.keys(refs.k, j), i, j)
         return _with(logits, *carry)[:2]
 
-    top, summed = head.over_keys(sums, _nothing(q))
+    top, summed = head.over_keys(sums, _nothing(q), i)
     products = g_block.astype(jnp.float32) * head.queries(values, i).astype(jnp.float32)
     along = products.sum(axis=1)
     for n, statistic in enumerate((top, summed, along)):
@@ -91,7 +93,7 @@ def query_gradient(
             dbias[0, block, head.block(j, lengths.of_keys)] = dlogits
         return total + product(dlogits.astype(k.dtype), k, (1, 0))
 
-    dq[0, block] = head.over_keys(step, jnp.zeros(q.shape, jnp.float32)).astype(dq.dtype)
+    dq[0, block] = head.over_keys(step, jnp.zeros(q.shape, jnp.float32), i).astype(dq.dtype)
 
 
 def key_gradients(
@@ -118,9 +120,8 @@ def key_gradients(
         )
 
     zero = jnp.zeros((lengths.of_keys, settings.width), jnp.float32)
-    blocks = refs.q.shape[1] // lengths.of_queries
     block = head.block(j, lengths.of_keys)
-    for ref, total in zip((dk, dv), jax.lax.fori_loop(0, blocks, step, (zero, zero)), strict=True):
+    for ref, total in zip((dk, dv), head.over_queries(step, (zero, zero), j), strict=True):
         ref[0, block] = total.astype(ref.dtype)
 
 
@@ -157,6 +158,8 @@ class _Head:
     ) -> None:
         self.settings, self.lengths, self.refs = settings, lengths, refs
         self.head, self.row, self.index = head, row, index
+        # Where queries are split among devices, those of this one start at a later number.
+        self.first_query = refs.seed[5]
 
     def block(self, number: Any, size: int) -> Any:
         """The positions of a block."""
@@ -172,9 +175,21 @@ class _Head:
         block = self.block(i, self.lengths.of_queries)
         return tuple(ref[self.index, n, block] for n in range(3))
 
-    def over_keys(self, step: Any, carry: Any) -> Any:
-        blocks = self.refs.k.shape[1] // self.lengths.of_keys
-        return jax.lax.fori_loop(0, blocks, step, carry)
+    def over_keys(self, step: Any, carry: Any, i: Any) -> Any:
+        """Over blocks of keys that a block of queries sees."""
+        lengths, band = self.lengths, self.settings.band
+        first = i * lengths.of_queries + self.first_query
+        blocks = self.refs.k.shape[1] // lengths.of_keys
+        near = band.blocks_of_keys(first, lengths.of_queries, lengths.of_keys, blocks)
+        return jax.lax.fori_loop(*near, step, carry)
+
+    def over_queries(self, step: Any, carry: Any, j: Any) -> Any:
+        """Over blocks of queries that see a block of keys."""
+        lengths, band = self.lengths, self.settings.band
+        first = j * lengths.of_keys - self.first_query
+        blocks = self.refs.q.shape[1] // lengths.of_queries
+        near = band.blocks_of_queries(first, lengths.of_keys, lengths.of_queries, blocks)
+        return jax.lax.fori_loop(*near, step, carry)
 
     def logits(
         self, q: jax.Array, k: jax.Array, i: Any, j: Any
@@ -183,18 +198,31 @@ class _Head:
         logits = product(q, k, (1, 1))
         rows = self.block(i, self.lengths.of_queries)
         columns = self.block(j, self.lengths.of_keys)
-        seen = None
         if (bias := self.refs.bias) is not None:
             logits += bias[self.index if bias.shape[0] > 1 else 0, rows, columns]
-        if (mask := self.refs.mask) is not None:
-            index = self.index if mask.shape[0] > 1 else 0
-            of_mask = rows if mask.shape[1] > 1 else pl.ds(0, 1)
-            seen = mask[index, of_mask, columns].astype(jnp.int32) > 0
+        seen = self._seen(i, j, rows, columns)
+        if seen is not None:
             logits = jnp.where(seen, logits, MASKED)
         if self.lengths.keys % self.lengths.of_keys:
             column = self._column(j, logits.shape)
             logits = jnp.where(column < self.lengths.keys, logits, -jnp.inf)
         return logits, seen
+
+    def _seen(self, i: Any, j: Any, rows: Any, columns: Any) -> jax.Array | None:
+        """Which of some keys, bool [L|1, M], queries see; None: all."""
+        lengths = self.lengths
+        first = i * lengths.of_queries + self.first_query
+        shape = (lengths.of_queries, lengths.of_keys)
+        conditions = [self.settings.band.seen(first, j * lengths.of_keys, shape)]
+        if (mask := self.refs.mask) is not None:
+            index = self.index if mask.shape[0] > 1 else 0
+            of_mask = rows if mask.shape[1] > 1 else pl.ds(0, 1)
+            conditions.append(mask[index, of_mask, columns].astype(jnp.int32) > 0)
+        if (segments := self.refs.segments) is not None:
+            of_queries = segments[self.index, rows][:, None]
+            conditions.append(of_queries == self.refs.key_segments[self.index, columns][None])
+        held = [condition for condition in conditions if condition is not None]
+        return functools.reduce(jnp.logical_and, held) if held else None
 
     def gradient(
         self,

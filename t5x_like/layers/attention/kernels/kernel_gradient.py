@@ -37,12 +37,10 @@ class Passes(NamedTuple):
       forward: gives values [B, L, J] for settings and operands, and
       backward: for these, the values and their gradient the gradients of q, k and v, and of a bias:
         summed over rows if they share it.
-      described: whether it reads bands and segments; otherwise the mask is an array.
     """
 
     forward: Callable[[Settings, Operands], jax.Array]
     backward: Callable[[Settings, Operands, jax.Array, jax.Array], Sequence[jax.Array]]
-    described: bool = False
 
 
 def attend_by(
@@ -63,9 +61,9 @@ def attend_by(
     *_, heads, width = q_BLHK.shape
     pairs = (q_BLHK.shape[1], memory.keys.shape[1])
     q, k, v = (x.reshape(*x.shape[:2], heads * width) for x in (q_BLHK, *memory))
-    band = band_of(mask) if passes.described else EVERYTHING
+    band = band_of(mask)
     segments, key_segments = None, None
-    if mask is not None and passes.described:
+    if mask is not None:
         segments, key_segments = _segments(mask)
         mask = _without(mask, band=band, segments=segments)
     seen = None if mask is None else mask.dense(*pairs)

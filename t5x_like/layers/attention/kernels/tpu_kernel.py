@@ -201,7 +201,8 @@ def _exponentials(
 def _seen(settings: Settings, refs: Operands, part: Part) -> jax.Array | None:
     """Which keys of a part its queries see; None: all."""
     # Where queries are split among devices, those of this one start at a later number.
-    conditions = [settings.band.seen(part, refs.seed[5])]
+    shape = (part.queries, part.keys)
+    conditions = [settings.band.seen(refs.seed[5] + part.query, part.key, shape)]
     if refs.mask is not None:
         conditions.append(part.of(refs.mask[0]).astype(jnp.int32) > 0)
     if refs.segments is not None:
