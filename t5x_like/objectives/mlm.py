@@ -105,16 +105,23 @@ class MaskedLM(MaskedTokens):
         ids: TokenIds,
     ) -> dict[str, np.ndarray]:
         """Masks inputs (int32 [n], special tokens included) and returns the features."""
-        choose = _pieces_of_words if self.whole_words else _tokens
-        positions = choose(inputs, self._budget(len(inputs)), rng, ids)
+        positions = self._chosen(inputs, self._budget(len(inputs)), rng, ids)
         noisy = masking.masked_copy(inputs, positions, rng, ids)
         return masking.example(noisy, token_type_ids, inputs, positions)
 
 
-def _tokens(inputs: np.ndarray, budget: int, rng: np.random.Generator, ids: TokenIds) -> np.ndarray:
-    """Random positions of `budget` tokens of text, or of all where there are fewer."""
-    text = masking.text_positions(inputs, ids)
-    return rng.choice(text, min(budget, len(text)), replace=False, shuffle=False)
+    def _chosen(
+        self, inputs: np.ndarray, budget: int, rng: np.random.Generator, ids: TokenIds
+    ) -> np.ndarray:
+        """The positions to predict, `budget` or fewer."""
+        if self.whole_words:
+            return _pieces_of_words(inputs, budget, rng, ids)
+        return _some(masking.text_positions(inputs, ids), budget, rng)
+
+
+def _some(positions: np.ndarray, budget: int, rng: np.random.Generator) -> np.ndarray:
+    """`budget` random ones of some positions, or all where there are fewer."""
+    return rng.choice(positions, min(budget, len(positions)), replace=False, shuffle=False)
 
 
 def _pieces_of_words(
@@ -126,6 +133,24 @@ def _pieces_of_words(
     words = rng.permutation(masking.text_positions(inputs[starts], ids))
     chosen = masking.words_that_fit(words, sizes, budget)
     return masking.span_positions(starts[chosen], sizes[chosen])
+
+
+@dataclasses.dataclass(frozen=True)
+class SpecialsToo(MaskedLM):
+    """Masked tokens of running text, of which special ones are predicted like all others.
+
+    The rows that ModernBERT's published code packs are masked so.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.whole_words:
+            raise ValueError("SpecialsToo: special tokens are part of no word: use MaskedLM")
+
+    def _chosen(
+        self, inputs: np.ndarray, budget: int, rng: np.random.Generator, ids: TokenIds
+    ) -> np.ndarray:
+        return _some(np.arange(len(inputs)), budget, rng)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,6 +208,7 @@ PRESETS = {
     "mlm": MaskedLM(),
     "mlm_static": MaskedLM(static=True, dupe_factor=10),
     "mlm_whole_word": MaskedLM(whole_words=True),
+    "mlm_specials": SpecialsToo(),
     "mlm_nsp": NextSentence(static=True, dupe_factor=10),
     "mlm_sop": SentenceOrder(),
 }
@@ -191,6 +217,7 @@ SUMMARIES = {
     "mlm": "masked tokens of running text, with new masks in every epoch (BERT, RoBERTa)",
     "mlm_static": "masked tokens of running text, with ten fixed masks for each row (BERT)",
     "mlm_whole_word": "masked whole words of running text (BERT, whole word masking)",
+    "mlm_specials": "masked tokens of running text, special ones included (ModernBERT's code)",
     "mlm_nsp": "masked tokens of sentence pairs, and next sentence prediction (BERT)",
     "mlm_sop": "masked tokens of sentence pairs, and sentence order prediction (ALBERT)",
 }

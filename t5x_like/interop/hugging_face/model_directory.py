@@ -198,7 +198,12 @@ def _config(
 ) -> dict[str, Any]:
     """The contents of config.json, as `write` describes."""
     known = family.to_hf(model)
-    config = with_ids(family.IDS[known["model_type"]], ids)
+    # A small model may have no row for a published id.
+    published = {
+        name: None if value is None or value >= known["vocab_size"] else value
+        for name, value in family.IDS[known["model_type"]].items()
+    }
+    config = with_ids(published, ids)
     if (original.get("architectures") or [None])[0] == known["architectures"][0]:
         config |= original
     if labels:

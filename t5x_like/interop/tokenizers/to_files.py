@@ -54,6 +54,7 @@ FAMILIES = {
     "electra": _BERT,
     "gpt2": _GPT,
     "mbart": _BART,
+    "modernbert": dataclasses.replace(_BERT, token_types=False),
     "mt5": _T5,
     "openai-gpt": _GPT,
     "roberta": _ROBERTA,

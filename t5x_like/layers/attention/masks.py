@@ -155,3 +155,20 @@ def visible_pairs(queries_BL: jax.Array, keys_BM: jax.Array, *, causal: bool = F
     if causal:
         pairs_BLM = jnp.tril(pairs_BLM)
     return pairs_BLM.sum(axis=(1, 2)).astype(jnp.float32).sum()
+
+
+def near_pairs(segments_BL: jax.Array, window: tuple[int, int]) -> jax.Array:
+    """The same for a row that reads itself through a window, in time that grows with L.
+
+    Tokens of a segment lie side by side.
+    """
+    length = segments_BL.shape[1]
+    places_L = jnp.arange(length)
+    begins_BL = jnp.pad(segments_BL[:, 1:] != segments_BL[:, :-1], ((0, 0), (1, 0)))
+    first_BL = jax.lax.cummax(jnp.where(begins_BL, places_L, 0), axis=1)
+    ends_BL = jnp.pad(begins_BL[:, 1:], ((0, 0), (0, 1)), constant_values=True)
+    last_BL = jax.lax.cummin(jnp.where(ends_BL, places_L, length), axis=1, reverse=True)
+    before, after = window
+    pairs_BL = 1 + jnp.minimum(places_L - first_BL, before)
+    pairs_BL += jnp.minimum(last_BL - places_L, after)
+    return jnp.where(segments_BL > 0, pairs_BL, 0).sum(axis=1).astype(jnp.float32).sum()

@@ -26,6 +26,7 @@ class Dropouts:
       shared: T5 drops the same units at all positions of a row, and the same keys for all queries
         of a head; elsewhere every element is drawn independently.
       after_attention: whether `hidden` applies to what attention adds (not in DistilBERT).
+      after_mlp: whether it applies to what the feed-forward part adds (not in ModernBERT).
     """
 
     hidden: float = 0.0
@@ -33,6 +34,7 @@ class Dropouts:
     mlp: float = 0.0
     shared: bool = False
     after_attention: bool = True
+    after_mlp: bool = True
 
 
 NO_DROPOUT = Dropouts()

@@ -58,10 +58,12 @@ class GatedMlp(nnx.Module):
         dtype: DTypeLike,
         rngs: nnx.Rngs,
         activation: Activation = activations.gelu_tanh,
+        inits: tuple[Init, Init] = (_FAN_IN, _FAN_IN),
     ) -> None:
-        self.wi_0 = Linear((d_model, d_ff), ("embed", "mlp"), init=_FAN_IN, dtype=dtype, rngs=rngs)
-        self.wi_1 = Linear((d_model, d_ff), ("embed", "mlp"), init=_FAN_IN, dtype=dtype, rngs=rngs)
-        self.wo = Linear((d_ff, d_model), ("mlp", "embed"), init=_FAN_IN, dtype=dtype, rngs=rngs)
+        shape, axes = (d_model, d_ff), ("embed", "mlp")
+        self.wi_0 = Linear(shape, axes, init=inits[0], dtype=dtype, rngs=rngs)
+        self.wi_1 = Linear(shape, axes, init=inits[0], dtype=dtype, rngs=rngs)
+        self.wo = Linear(shape[::-1], axes[::-1], init=inits[1], dtype=dtype, rngs=rngs)
         self.activation = activation
 
     def __call__(self, x_BLD: jax.Array, *, dropouts: Dropouts, key: jax.Array | None) -> jax.Array:

@@ -129,15 +129,22 @@ class LayerNorm(nnx.Module):
     """(x - mean) / std * scale + bias over the last dimension, in float32 (Ba et al., 2016)."""
 
     def __init__(
-        self, d_model: int, *, dtype: DTypeLike, rngs: nnx.Rngs, epsilon: float = 1e-12
+        self,
+        d_model: int,
+        *,
+        dtype: DTypeLike,
+        rngs: nnx.Rngs,
+        epsilon: float = 1e-12,
+        bias: bool = True,
     ) -> None:
         self.scale = param(ONES, (d_model,), axes=(None,), rngs=rngs)
-        self.bias = param(ZEROS, (d_model,), axes=(None,), rngs=rngs)
+        self.bias = param(ZEROS, (d_model,), axes=(None,), rngs=rngs) if bias else None
         self.dtype = dtype
         self.epsilon = epsilon
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        y = norms.layer_norm(x, self.scale[...], self.bias[...], self.epsilon)
+        bias = None if self.bias is None else self.bias[...]
+        y = norms.layer_norm(x, self.scale[...], bias, self.epsilon)
         return y.astype(self.dtype)
 
 

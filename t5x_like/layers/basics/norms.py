@@ -7,6 +7,7 @@ would keep every intermediate array. Statistics are float32, or float64 for floa
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,17 +16,19 @@ from jax.typing import DTypeLike
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> jax.Array:
+def layer_norm(
+    x: jax.Array, scale: jax.Array, bias: jax.Array | None, epsilon: float
+) -> jax.Array:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, float32 (Ba et al., 2016).
 
-    x is [..., D], scale and bias are [D].
+    x is [..., D], scale and bias are [D]; there may be no bias.
     """
     return _layer_norm_forward(x, scale, bias, epsilon)[0]
 
 
 def _layer_norm_forward(
-    x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float
-) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    x: jax.Array, scale: jax.Array, bias: jax.Array | None, epsilon: float
+) -> tuple[jax.Array, tuple[jax.Array | None, ...]]:
     wide = x.astype(_wide(x.dtype))
     mean = wide.mean(axis=-1, keepdims=True)
     centred = wide - mean
@@ -37,19 +40,21 @@ def _layer_norm_forward(
         variance = jnp.maximum(squares - jnp.square(mean), 0.0)
     inverse = jax.lax.rsqrt(variance + epsilon)
     mean, inverse = (checkpoint_name(statistic, "statistics") for statistic in (mean, inverse))
-    return centred * inverse * scale + bias, (x, scale, bias, mean, inverse)
+    normed = centred * inverse * scale
+    return normed if bias is None else normed + bias, (x, scale, bias, mean, inverse)
 
 
 def _layer_norm_backward(
-    epsilon: float, saved: tuple[jax.Array, ...], g: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+    epsilon: float, saved: tuple[Any, ...], g: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
     x, scale, bias, mean, inverse = saved
     normed = (x.astype(mean.dtype) - mean) * inverse
     scaled = g * scale
     shift = scaled.mean(axis=-1, keepdims=True)
     along = (scaled * normed).mean(axis=-1, keepdims=True)
     dx = inverse * (scaled - shift - normed * along)
-    return dx.astype(x.dtype), _to_vector(g * normed, scale), _to_vector(g, bias)
+    dbias = None if bias is None else _to_vector(g, bias)
+    return dx.astype(x.dtype), _to_vector(g * normed, scale), dbias
 
 
 layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)

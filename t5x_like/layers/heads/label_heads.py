@@ -6,7 +6,8 @@ Suffixes: B batch, A alternatives of a choice, L length, D d_model, C classes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +17,17 @@ from jax.typing import DTypeLike
 from t5x_like.layers.basics.depth import above
 from t5x_like.layers.basics.dropout import dropout, subkeys
 from t5x_like.layers.basics.mlp import Activation
-from t5x_like.layers.basics.modules import Init, Linear
+from t5x_like.layers.basics.modules import Init, LayerNorm, Linear
 from t5x_like.layers.heads.outputs import output
 
 NORMAL = nnx.initializers.truncated_normal(0.02)
 _NO_ALTERNATIVE = -1e9
+
+
+def by_width(key: jax.Array, shape: Sequence[int], dtype: DTypeLike = "float32") -> jax.Array:
+    """An initialiser with the std D ** -0.5, cut at two std (ModernBERT's published code)."""
+    return nnx.initializers.truncated_normal(shape[0] ** -0.5)(key, tuple(shape), dtype)
+
 
 Pool = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 """From states [B, L, D], tokens [B, L] and what counts [B, L] to one state a row, [B, D]."""
@@ -36,6 +43,13 @@ def last_that_counts(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Arra
     length = counts_BL.shape[1]
     at_B = length - 1 - jnp.argmax(counts_BL[:, ::-1] > 0, axis=1)
     return _at(x_BLD, at_B)
+
+
+def mean(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Array:
+    """The mean of the states of tokens that are not padding; zeros where there are none."""
+    weights_BL = (counts_BL > 0).astype(x_BLD.dtype)
+    sums_BD = (x_BLD * weights_BL[..., None]).sum(axis=1)
+    return sums_BD / jnp.maximum(weights_BL.sum(axis=1), 1)[:, None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +93,29 @@ class Pooler(nnx.Module):
         return self.activation(self.dense(x_BD))
 
 
+class Transform(nnx.Module):
+    """norm(activation(dense(x))), of any leading shape; neither part has a bias (ModernBERT)."""
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        init_std: float,
+        activation: Activation,
+        epsilon: float,
+        dtype: DTypeLike,
+        rngs: nnx.Rngs,
+    ) -> None:
+        init = nnx.initializers.truncated_normal(init_std)
+        self.dense = Linear((d_model, d_model), ("embed", None), init=init, dtype=dtype, rngs=rngs)
+        self.norm = LayerNorm(d_model, epsilon=epsilon, dtype=dtype, rngs=rngs, bias=False)
+        self.activation = activation
+        above(self)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.norm(self.activation(self.dense(x)))
+
+
 class PooledState(nnx.Module):
     """A `Pooler` of the one state of a row, as a feature."""
 
@@ -110,7 +147,8 @@ class PooledState(nnx.Module):
 class SequenceHead(nnx.Module):
     """Classes (or, with one class, a number or a choice's score) from one state of a row.
 
-    pool -> dropout -> pooler -> dropout -> dense; the families leave out some of these.
+    pool -> dropout -> pooler -> dropout -> dense; the families leave out some of these. With an
+    `activation`, the pooler is a `Pooler`; or else `transform` makes it.
     """
 
     def __init__(
@@ -125,10 +163,11 @@ class SequenceHead(nnx.Module):
         init: Init = NORMAL,
         dropout_rates: tuple[float, float] = (0.0, 0.0),
         bias: bool = True,
+        transform: Callable[..., Pooler | Transform] | None = None,
     ) -> None:
-        self.pooler = activation and Pooler(
-            d_model, init=init, activation=activation, dtype=dtype, rngs=rngs
-        )
+        if activation is not None:
+            transform = functools.partial(Pooler, init=init, activation=activation)
+        self.pooler = transform and transform(d_model, dtype=dtype, rngs=rngs)
         shape, axes = (d_model, num_labels), ("embed", None)
         self.out = output(Linear(shape, axes, init=init, dtype=dtype, rngs=rngs, bias=bias))
         self.pool = pool
@@ -158,7 +197,10 @@ class SequenceHead(nnx.Module):
 
 
 class TokenHead(nnx.Module):
-    """Classes of each token; with two classes, the start and the end of an answer."""
+    """Classes of each token; with two classes, the start and the end of an answer.
+
+    transform -> dropout -> dense; most families have no transform.
+    """
 
     def __init__(
         self,
@@ -169,7 +211,9 @@ class TokenHead(nnx.Module):
         rngs: nnx.Rngs,
         init: Init = NORMAL,
         dropout_rate: float = 0.0,
+        transform: Callable[..., Transform] | None = None,
     ) -> None:
+        self.transform = transform and transform(d_model, dtype=dtype, rngs=rngs)
         shape, axes = (d_model, num_labels), ("embed", None)
         self.out = output(Linear(shape, axes, init=init, dtype=dtype, rngs=rngs, bias=True))
         self.dropout_rate = dropout_rate
@@ -188,4 +232,6 @@ class TokenHead(nnx.Module):
         key: jax.Array | None = None,
     ) -> jax.Array:
         """Float32 [B, L, C]."""
+        if self.transform is not None:
+            x_BLD = self.transform(x_BLD)
         return self.out(dropout(x_BLD, key, rate=self.dropout_rate)).astype(jnp.float32)

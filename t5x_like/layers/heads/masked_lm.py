@@ -33,7 +33,8 @@ def at_positions(x_BLD: jax.Array, positions_BK: jax.Array) -> jax.Array:
 class MaskedLanguageHead(nnx.Module):
     """dense D -> E, activation, layer norm, products with the token table, a bias for each token.
 
-    The table belongs to the embedding and is passed in (BERT, section 3.1).
+    The table belongs to the embedding and is passed in (BERT, section 3.1). Without `bias`, the
+    dense layer and the norm have none (ModernBERT).
     """
 
     def __init__(
@@ -46,9 +47,10 @@ class MaskedLanguageHead(nnx.Module):
         epsilon: float,
         dtype: DTypeLike,
         rngs: nnx.Rngs,
+        bias: bool = True,
     ) -> None:
-        self.dense = Linear(shape, ("embed", None), init=init, dtype=dtype, rngs=rngs, bias=True)
-        self.norm = LayerNorm(shape[1], epsilon=epsilon, dtype=dtype, rngs=rngs)
+        self.dense = Linear(shape, ("embed", None), init=init, dtype=dtype, rngs=rngs, bias=bias)
+        self.norm = LayerNorm(shape[1], epsilon=epsilon, dtype=dtype, rngs=rngs, bias=bias)
         self.bias = param(ZEROS, (vocab_size,), axes=("vocab",), rngs=rngs)
         self.activation = activation
         above(self)

@@ -90,7 +90,8 @@ class _Layer(nnx.Module):
         keys = subkeys(key, 2)
         h_BLD = self.placement.before(self.mlp_norm, x_BLD)
         h_BLD = self.mlp(h_BLD, dropouts=self.dropouts, key=keys[0])
-        x_BLD = residual(x_BLD, h_BLD, dropouts=self.dropouts, key=keys[1])
+        after = keys[1] if self.dropouts.after_mlp else None
+        x_BLD = residual(x_BLD, h_BLD, dropouts=self.dropouts, key=after)
         return self.placement.after(self.mlp_norm, x_BLD)
 
     def seen(self, view: View, length: int) -> View:

@@ -116,10 +116,15 @@ class EncoderStack(Stack):
 
 
 def encoder_stack(
-    config: Transformer, made_of: Parts, *, num_layers: int, rngs: nnx.Rngs
+    config: Transformer,
+    made_of: Parts,
+    *,
+    num_layers: int,
+    rngs: nnx.Rngs,
+    kind: type[EncoderStack] = EncoderStack,
 ) -> EncoderStack:
     """A stack of layers with these parts, run as `config` says."""
-    return EncoderStack(
+    return kind(
         lambda rngs: EncoderLayer(made_of, rngs=rngs),
         num_layers,
         rngs=rngs,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from flax import nnx
 
 from t5x_like.layers.attention.multi_head import Attention, Inits
 from t5x_like.layers.basics import activations
 from t5x_like.layers.basics.dropout import Dropouts
-from t5x_like.layers.basics.mlp import Activation, Mlp
+from t5x_like.layers.basics.mlp import Activation, GatedMlp, Mlp
 from t5x_like.layers.basics.modules import Init, LayerNorm
 from t5x_like.layers.stacks import transformer_config
 from t5x_like.layers.stacks.blocks import Parts, Placement
@@ -33,17 +34,22 @@ class Config(transformer_config.Transformer):
         return nnx.initializers.normal(self.init_std)
 
 
-def norm(config: Config, rngs: nnx.Rngs, *, width: int | None = None) -> LayerNorm:
+def norm(
+    config: Config, rngs: nnx.Rngs, *, width: int | None = None, bias: bool = True
+) -> LayerNorm:
     """A norm as wide as the model, unless a `width` is given."""
     return LayerNorm(
         config.d_model if width is None else width,
         epsilon=config.norm_epsilon,
         dtype=config.dtype,
         rngs=rngs,
+        bias=bias,
     )
 
 
-def parts(config: Config, placement: Placement, *, residual_init: Init | None = None) -> Parts:
+def parts(
+    config: Config, placement: Placement, *, residual_init: Init | None = None, gated: bool = False
+) -> Parts:
     """The parts of a layer (Transformer, section 3).
 
     Args:
@@ -51,30 +57,29 @@ def parts(config: Config, placement: Placement, *, residual_init: Init | None = 
       placement: where the norms are.
       residual_init: for the matrices whose products are added to the residual stream; None: as for
         the others.
+      gated: whether the feed-forward part has a gate (GLU Variants, Shazeer, 2020); no part of
+        such a layer has a bias.
     """
     init = config.init
     out = init if residual_init is None else residual_init
+    of_mlp: dict[str, Any] = {"activation": config.activation, "inits": (init, out), "dtype": config.dtype}
     return Parts(
-        norm=lambda rngs: norm(config, rngs),
+        norm=lambda rngs: norm(config, rngs, bias=not gated),
         attention=lambda rngs: Attention(
             config.d_model,
             config.num_heads,
             d_kv=config.d_kv,
             inits=Inits(query=init, key=init, value=init, out=out),
-            bias=True,
+            bias=not gated,
             scale=config.d_kv**-0.5,
             kernel=config.kernel,
             dtype=config.dtype,
             rngs=rngs,
         ),
-        mlp=lambda rngs: Mlp(
-            config.d_model,
-            config.d_ff,
-            activation=config.activation,
-            bias=True,
-            inits=(init, out),
-            dtype=config.dtype,
-            rngs=rngs,
+        mlp=lambda rngs: (
+            GatedMlp(config.d_model, config.d_ff, **of_mlp, rngs=rngs)
+            if gated
+            else Mlp(config.d_model, config.d_ff, bias=True, **of_mlp, rngs=rngs)
         ),
         dropouts=config.dropouts,
         placement=placement,

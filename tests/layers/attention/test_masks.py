@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from t5x_like.layers.attention.masks import Mask, Traits, visible_pairs
+from t5x_like.layers.attention.masks import Mask, Traits, near_pairs, visible_pairs
 
 SEGMENTS = jnp.array([[1, 1, 2, 0], [1, 2, 2, 2]])
 PACKED = Traits(segments=SEGMENTS)
@@ -61,3 +61,10 @@ def test_visible_pairs_are_those_the_masks_leave():
     assert visible_pairs(SEGMENTS, SEGMENTS) == mask.dense(4, 4).sum() == 15
     mask = Mask(present=SEGMENTS, queries=PACKED, keys=PACKED, causal=True)
     assert visible_pairs(SEGMENTS, SEGMENTS, causal=True) == mask.dense(4, 4).sum() == 11
+
+
+def test_near_pairs_are_those_that_a_window_leaves():
+    segments = jnp.array([[1] * 5 + [2] * 6 + [0] * 2, [3] * 13])
+    packed = Traits(segments=segments)
+    mask = Mask(present=segments, queries=packed, keys=packed, window=(3, 2))
+    assert near_pairs(segments, (3, 2)) == mask.dense(13, 13).sum()

@@ -1,0 +1,258 @@
+"""ModernBERT at Hugging Face: settings and names of weights; Ettin's and mmBERT's encoders, too."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from t5x_like.interop import mapping
+from t5x_like.interop.hugging_face import head_classes
+from t5x_like.interop.hugging_face.configuration import activation_names, unsupported_settings
+from t5x_like.interop.mapping import Names, Rule, Transform
+from t5x_like.layers.heads import label_heads
+from t5x_like.layers.losses import label_losses
+from t5x_like.layers.stacks.sharing import MOST_LAYERS
+from t5x_like.models import modernbert
+from t5x_like.models.finetuned import FineTuned
+
+MODEL_TYPES = ("modernbert",)
+
+_CLASSES = "ModernBert"
+_PREFIX = "model."
+_MASKED = "ForMaskedLM"
+_GLOBAL, _LOCAL = "full_attention", "sliding_attention"
+_POOLS = {"cls": label_heads.first, "mean": label_heads.mean}
+
+# Our setting: its name in config.json, and Hugging Face's default.
+_SETTINGS = {
+    "vocab_size": ("vocab_size", 50368),
+    "d_model": ("hidden_size", 768),
+    "d_ff": ("intermediate_size", 1152),
+    "num_heads": ("num_attention_heads", 12),
+    "num_layers": ("num_hidden_layers", 22),
+    "max_positions": ("max_position_embeddings", 8192),
+    "attention_dropout_rate": ("attention_dropout", 0.0),
+    "mlp_dropout_rate": ("mlp_dropout", 0.0),
+    "embedding_dropout_rate": ("embedding_dropout", 0.0),
+    "norm_epsilon": ("norm_eps", 1e-5),
+    "init_std": ("initializer_range", 0.02),
+    "pooling": ("classifier_pooling", "cls"),
+}
+# In older files: our setting, and the default.
+_THETAS = {
+    _GLOBAL: ("global_theta", "global_rope_theta", 160_000.0),
+    _LOCAL: ("local_theta", "local_rope_theta", 10_000.0),
+}
+IDS = {"modernbert": {"pad_token_id": 50283, "bos_token_id": 50281, "eos_token_id": 50282}}
+# Settings that have one value here.
+_FIXED = {
+    "attention_bias": False,
+    "mlp_bias": False,
+    "norm_bias": False,
+    "classifier_bias": False,
+    "decoder_bias": True,
+    "tie_word_embeddings": True,
+}
+
+
+def _joined(parts: int) -> Transform:
+    """Matrices [in, out] that are joined in PyTorch's [outs, in]."""
+    return Transform(
+        lambda theirs: tuple(part.T for part in np.split(theirs, parts)),
+        lambda *ours: np.concatenate([part.T for part in ours]),
+    )
+
+
+def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[Any]:
+    """Makes a model with its pretraining head or a task's head, or a body without a head.
+
+    Raises:
+      ValueError: another head, or a setting that is not supported.
+    """
+    unsupported_settings.check(config, _FIXED)
+    ending = architecture.removeprefix(_CLASSES)
+    ours = _config(config)
+    if ending == _MASKED:
+        return functools.partial(modernbert.ModernBert, ours)
+    body = functools.partial(modernbert.Encoder, ours)
+    heads = _heads(ours, config.get("classifier_dropout", 0.0))
+    if ending == head_classes.SPANS:
+        answers = functools.partial(heads.of_tokens, num_labels=2)
+        return functools.partial(FineTuned, body, answers, label_loss=label_losses.spans)
+    constructor = head_classes.fine_tuned(ending, body, made_with=heads, config=config)
+    if constructor is None:
+        raise ValueError(
+            f"{architecture} is not read: it is not a ModernBERT with a head that we have"
+        )
+    return constructor
+
+
+def _heads(ours: modernbert.Config, rate: float) -> head_classes.Heads:
+    transform = functools.partial(
+        label_heads.Transform,
+        init_std=ours.residual_std,
+        activation=ours.activation,
+        epsilon=ours.norm_epsilon,
+    )
+    settings: dict[str, Any] = {"init": label_heads.by_width, "transform": transform}
+    return head_classes.Heads(
+        of_sequence=functools.partial(
+            label_heads.SequenceHead,
+            **settings,
+            pool=_POOLS[ours.pooling],
+            dropout_rates=(0.0, rate),
+        ),
+        of_tokens=functools.partial(label_heads.TokenHead, **settings, dropout_rate=rate),
+    )
+
+
+def _config(config: Mapping[str, Any]) -> modernbert.Config:
+    activation = config.get("hidden_activation", "gelu")
+    if (of_heads := config.get("classifier_activation", "gelu")) != activation:
+        raise ValueError(
+            f"config.json has the activation {activation!r} in layers and {of_heads!r} in heads: "
+            "only one for both is read"
+        )
+    attends = config.get("attention_dropout", 0.0)  # there, what attention adds has the same rate
+    width = config.get("local_attention", 128)
+    return modernbert.Config(
+        **{ours: config.get(*theirs) for ours, theirs in _SETTINGS.items()},
+        **_thetas(config),
+        dropout_rate=attends,
+        window=width // 2,
+        global_every=_global_every(config),
+        activation=activation_names.read(activation),
+    )
+
+
+def _thetas(config: Mapping[str, Any]) -> dict[str, float]:
+    """The angles' bases, of newer files and of older ones.
+
+    Raises:
+      ValueError: positions are scaled.
+    """
+    given = config.get("rope_parameters") or {}
+    thetas = {}
+    for kind, (name, older, default) in _THETAS.items():
+        of_kind = given.get(kind) or {}
+        if (how := of_kind.get("rope_type", "default")) != "default":
+            raise ValueError(f"config.json has rotary positions of type {how!r}: only default is")
+        thetas[name] = float(of_kind.get("rope_theta", config.get(older, default)))
+    return thetas
+
+
+def _global_every(config: Mapping[str, Any]) -> int:
+    """How often a layer sees the whole row.
+
+    Raises:
+      ValueError: it is not every nth layer from the first on.
+    """
+    kinds = config.get("layer_types")
+    every: int = config.get("global_attn_every_n_layers", 3)
+    if kinds is None:
+        return every
+    layers = config.get(*_SETTINGS["num_layers"])
+    later = [i for i, kind in enumerate(kinds) if kind == _GLOBAL and i]
+    every = later[0] if later else max(len(kinds), 1)
+    if layers > MOST_LAYERS or [*kinds] != _layer_types(layers, every):
+        raise ValueError(
+            f"config.json has layer_types {kinds}: only {_GLOBAL} in every nth of its "
+            f"{layers} layers from the first on, and {_LOCAL} in the others, is read"
+        )
+    return every
+
+
+def _layer_types(layers: int, every: int) -> list[str]:
+    return [_LOCAL if i % every else _GLOBAL for i in range(layers)]
+
+
+def to_hf(model: Any) -> dict[str, Any] | None:
+    """config.json of a (possibly abstract) model, in new and old keys; None: another family's.
+
+    As in the published files, the dropout of what attention adds is not written: there is no key
+    for it alone.
+    """
+    config = model.config
+    if not isinstance(config, modernbert.Config):
+        return None
+    activation = activation_names.name_of(config.activation)
+    thetas = {kind: getattr(config, ours) for kind, (ours, _, _) in _THETAS.items()}
+    return {
+        "model_type": "modernbert",
+        "architectures": [_CLASSES + _ending(model)],
+        **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
+        **_FIXED,
+        "hidden_activation": activation,
+        "classifier_activation": activation,
+        "local_attention": 2 * config.window,
+        "layer_types": _layer_types(config.num_layers, config.global_every),
+        "rope_parameters": {
+            kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in thetas.items()
+        },
+        "global_attn_every_n_layers": config.global_every,
+        **{older: thetas[kind] for kind, (_, older, _) in _THETAS.items()},
+        **_of_head(model),
+    }
+
+
+def names(model: Any) -> Names:
+    """The names of a model's weights in a file of its class."""
+    ending = _ending(model)
+    rules = mapping.under(
+        _body(),
+        ours="encoder/" if ending == _MASKED else "body/",
+        theirs="" if ending == head_classes.BODY else _PREFIX,
+    )
+    if ending != head_classes.BODY:
+        rules += _head(ending)
+    return Names(rules, prefix=_PREFIX, unused=("decoder.weight",))
+
+
+def _body() -> list[Rule]:
+    layers = "stack/layers"
+    attention = tuple(f"{layers}/attention/{name}/kernel" for name in ("query", "key", "value"))
+    return [
+        Rule("embedding/tokens/table", "embeddings.tok_embeddings.weight"),
+        *mapping.norm("embedding/norm", "embeddings.norm", bias=False),
+        # The first layer has no norm before its attention.
+        *mapping.norm(
+            f"{layers}/attention_norm", lambda i: f"layers.{i + 1}.attn_norm", bias=False
+        ),
+        Rule(attention, "layers.{i}.attn.Wqkv.weight", _joined(3)),
+        *mapping.linear(f"{layers}/attention/out", "layers.{i}.attn.Wo", bias=False),
+        *mapping.norm(f"{layers}/mlp_norm", "layers.{i}.mlp_norm", bias=False),
+        Rule(
+            (f"{layers}/mlp/wi_0/kernel", f"{layers}/mlp/wi_1/kernel"),
+            "layers.{i}.mlp.Wi.weight",
+            _joined(2),
+        ),
+        *mapping.linear(f"{layers}/mlp/wo", "layers.{i}.mlp.Wo", bias=False),
+        *mapping.norm("norm", "final_norm", bias=False),
+    ]
+
+
+def _head(ending: str) -> list[Rule]:
+    if ending == _MASKED:
+        ours, last = "mlm", [Rule("mlm/bias", "decoder.bias")]
+    else:
+        of_tokens = ending in (head_classes.TAGS, head_classes.SPANS)
+        ours = "head/transform" if of_tokens else "head/pooler"
+        last = mapping.linear("head/out", "classifier")
+    dense = mapping.linear(f"{ours}/dense", "head.dense", bias=False)
+    return [*dense, *mapping.norm(f"{ours}/norm", "head.norm", bias=False), *last]
+
+
+def _ending(model: Any) -> str:
+    """The end of the model's class name."""
+    return head_classes.ending_of(model) if isinstance(model, FineTuned) else _MASKED
+
+
+def _of_head(model: Any) -> dict[str, Any]:
+    if _ending(model) in (_MASKED, head_classes.BODY):
+        return {}
+    of_tokens = isinstance(model.head, label_heads.TokenHead)
+    rate = model.head.dropout_rate if of_tokens else model.head.dropout_rates[1]
+    return {"classifier_dropout": rate, **head_classes.settings(model)}
