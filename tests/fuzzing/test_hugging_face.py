@@ -45,6 +45,7 @@ MODELS = {
     "AlbertForMaskedLM": ("albert", {**BERT, "embedding_size": 3, "num_hidden_groups": 1}),
     "ElectraForTokenClassification": ("electra", {**BERT, "embedding_size": 3}),
     "DistilBertForQuestionAnswering": ("distilbert", {**DISTILBERT, "qa_dropout": 0.2}),
+    "ModernBertForMaskedLM": ("modernbert", {**BERT, "local_attention": 4}),
     "XLNetForMultipleChoice": ("xlnet", {**XLNET, "summary_last_dropout": 0.2}),
     "T5ForConditionalGeneration": ("t5", {**T5, "feed_forward_proj": "gated-gelu"}),
     "BartForConditionalGeneration": ("bart", {**BART, "scale_embedding": True}),

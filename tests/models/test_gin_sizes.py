@@ -65,6 +65,18 @@ BERT = {
 ROBERTA = {"roberta_base": 124_697_433, "roberta_large": 355_412_057}
 SPANBERT = {"spanbert_base": 110_300_480, "spanbert_large": 336_998_976}
 DISTILBERT = {"distilbert": 66_985_530}
+MODERNBERT = {
+    "modernbert_base": 149_655_232,
+    "modernbert_large": 395_881_664,
+    "ettin_17m": 16_913_600,
+    "ettin_32m": 32_081_344,
+    "ettin_68m": 68_457_664,
+    "ettin_150m": 149_655_232,
+    "ettin_400m": 395_881_664,
+    "ettin_1b": 1_031_314_112,
+    "mmbert_small": 140_897_536,
+    "mmbert_base": 307_786_240,
+}
 ALBERT = {
     "albert_base": 11_813_810,
     "albert_base_v1": 11_813_810,
@@ -104,6 +116,7 @@ FAMILIES = (
     ROBERTA,
     SPANBERT,
     DISTILBERT,
+    MODERNBERT,
     ALBERT,
     ELECTRA,
     GPT,

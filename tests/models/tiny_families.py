@@ -19,6 +19,7 @@ from t5x_like.models import (
     distilbert,
     electra,
     gpt,
+    modernbert,
     prefix_lm,
     spanbert,
     t5,
@@ -144,6 +145,11 @@ FAMILIES = {
     ),
     "spanbert": Family(spanbert.SpanBert, spanbert.Config(**_ENCODER, **_STILL), with_boundaries),
     "distilbert": Family(distilbert.DistilBert, distilbert.Config(**_ENCODER, **_STILL), taught),
+    "modernbert": Family(
+        modernbert.ModernBert,
+        modernbert.Config(**{**_ENCODER, "num_layers": 3}, window=2, global_every=2),
+        masked,
+    ),
     "albert": Family(albert.Albert, albert.Config(**_ENCODER, **_STILL, d_embedding=8), masked),
     "electra": Family(electra.Electra, _ELECTRA, masked),
     "electra_all_tokens": Family(

@@ -107,6 +107,12 @@ PUBLISHED = {
         {5_000: 5e-5, 1_200_000: 5e-5, 2_400_000: 0},
         315e9,
     ),
+    "modernbert_base": Figures(
+        149_655_232, [(364_304, 4608, 1024)], {318: 4e-4, 636: 8e-4, 364_304: 8e-4}, 1.719e12
+    ),
+    "modernbert_large": Figures(
+        395_881_664, [(340_651, 4928, 1024)], {198: 2.5e-4, 396: 5e-4, 340_651: 5e-4}, 1.719e12
+    ),
     "t5_small": Figures(60_506_624, T5, RSQRT, 1.05e12),
     "t5_base": Figures(222_903_552, T5, RSQRT, 1.05e12),
     "t5_large": Figures(737_668_096, T5, RSQRT, 1.05e12),
@@ -163,12 +169,13 @@ OURS = {
 }
 RECIPES = PUBLISHED | OURS
 MINIS = (
-    "albert bart bert bert_wwm byt5 distilbert electra gpt gpt2 legal_bert mt5 roberta "
-    "scibert spanbert t5 t5_1_1 ul2 xlnet"
+    "albert bart bert bert_wwm byt5 distilbert electra gpt gpt2 legal_bert modernbert mt5 "
+    "roberta scibert spanbert t5 t5_1_1 ul2 xlnet"
 ).split()
 FULL = {
     "albert": "albert_base", "bart": "bart_base", "bert": "bert_base", "bert_wwm": "bert_wwm_large",
-    "byt5": "byt5_small", "electra": "electra_small", "mt5": "mt5_small", "roberta": "roberta_base",
+    "byt5": "byt5_small", "electra": "electra_small", "modernbert": "modernbert_base", "mt5": "mt5_small",
+    "roberta": "roberta_base",
     "spanbert": "spanbert_base", "t5": "t5_small", "t5_1_1": "t5_1_1_small", "ul2": "ul2_20b",
     "xlnet": "xlnet_base",
 }  # fmt: skip

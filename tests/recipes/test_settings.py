@@ -113,6 +113,8 @@ def ul2_denoisers() -> ul2.UL2:
 class Settings:
     """Of a kind of run; `vocabulary` None: that of the parameters it starts from; str: a named one.
 
+    Attention drops as much as the rest where `of_attention` does not say otherwise.
+
     `lengths` are those of a run without phases, which have theirs among the figures.
     """
 
@@ -121,6 +123,7 @@ class Settings:
     objective: object
     clip: float | None = 1.0
     dropout: float = 0.1
+    of_attention: float | None = None
     lengths: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"inputs": 512})
     corpus_exponent: float = 1.0
 
@@ -146,6 +149,13 @@ GPT2 = Settings(
     vocabulary=pieces("byte_bpe", 50_257),
     objective=lm.LanguageModeling(),
     lengths={"targets": 1024},
+)
+MODERNBERT = Settings(
+    optimizer=adam("adamw", b2=0.98, weight_decay=0.0125),
+    vocabulary=pieces("byte_bpe", 50_368),
+    objective=mlm.MaskedLM(masked_rate=0.3),
+    of_attention=0.0,
+    lengths={"inputs": 1024},
 )
 ROBERTA = Settings(
     optimizer=FAIRSEQ_ADAM,
@@ -201,6 +211,8 @@ SETTINGS = {
     "gpt": GPT2.but(vocabulary=pieces("byte_bpe", 40_478), lengths={"targets": 512}),
     "gpt2*": GPT2,
     "legal_bert": BERT.but(vocabulary=None),
+    "modernbert_base": MODERNBERT,
+    "modernbert_large": MODERNBERT.but(optimizer=adam("adamw", b2=0.98, weight_decay=0.02)),
     "mt5_*": MT5,
     "roberta_*": ROBERTA,
     "scibert": BERT.but(vocabulary=pieces("wordpiece", 31_090, lowercase=True)),
@@ -251,12 +263,14 @@ def test_a_recipe_has_the_settings_of_its_kind(name: str, resolved: Callable[[st
         objective=run.data.chosen_objective,
         clip=run.options.gradient_clip,
         dropout=config.dropout_rate,
+        of_attention=expected.of_attention,
         lengths=run.data.lengths,
         corpus_exponent=run.data.corpus_exponent,
     )
     assert found == expected
     # T5's has one rate.
-    assert getattr(config, "attention_dropout_rate", expected.dropout) == expected.dropout
+    rate = expected.dropout if expected.of_attention is None else expected.of_attention
+    assert getattr(config, "attention_dropout_rate", rate) == rate
 
 
 @pytest.mark.slow

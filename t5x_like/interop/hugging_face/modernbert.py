@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -159,7 +160,7 @@ def _global_every(config: Mapping[str, Any]) -> int:
     every = later[0] if later else max(len(kinds), 1)
     if layers > MOST_LAYERS or [*kinds] != _layer_types(layers, every):
         raise ValueError(
-            f"config.json has layer_types {kinds}: only {_GLOBAL} in every nth of its "
+            f"config.json has layer_types {reprlib.repr(kinds)}: only {_GLOBAL} in every nth of its "
             f"{layers} layers from the first on, and {_LOCAL} in the others, is read"
         )
     return every

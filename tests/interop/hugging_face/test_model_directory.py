@@ -34,6 +34,13 @@ BART = {
     **{f"{side}_ffn_dim": 6 for side in ("encoder", "decoder")},
     **{f"{side}_attention_heads": 2 for side in ("encoder", "decoder")},
 }
+MODERNBERT = {
+    **{name: size for name, size in BERT.items() if name != "hidden_dropout_prob"},
+    "num_hidden_layers": 22,  # transformers' default has a kind for each of so many
+    "attention_dropout": 0.3,
+    "classifier_dropout": 0.2,
+    "global_rope_theta": 80_000.0,
+}
 DISTILBERT = {"vocab_size": 9, "dim": 4, "hidden_dim": 6, "n_heads": 2, "n_layers": 1}
 XLNET = {"vocab_size": 9, "d_model": 4, "d_inner": 6, "n_head": 2, "n_layer": 1, "dropout": 0.3}
 CLASSES, TAGS, CHOICES, SPANS = (
@@ -62,6 +69,11 @@ FAMILIES = {
     ),
     "roberta": ("Roberta", ("ForMaskedLM", "Model", *TASKS), BERT),
     "distilbert": ("DistilBert", ("ForMaskedLM", "Model", *TASKS), DISTILBERT),
+    "modernbert": (
+        "ModernBert",
+        ("ForMaskedLM", "Model", *TASKS),
+        MODERNBERT,
+    ),
     "albert": ("Albert", ("ForPreTraining", "ForMaskedLM", "Model", *TASKS), BERT),
     "electra": ("Electra", ("ForPreTraining", "ForMaskedLM", "Model", *TASKS), BERT),
     "xlnet": (
