@@ -6,21 +6,21 @@ Suffixes: B batch, L length, D d_model.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.core.abilities import LAST, States, Want
-from t5x_like.core.partitioning import constrain
 from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.masks import Mask, Traits
 from t5x_like.layers.attention.rotary import rotary
 from t5x_like.layers.attention.view import View
 from t5x_like.layers.basics import embeddings
-from t5x_like.layers.basics.depth import above, below
-from t5x_like.layers.basics.dropout import Dropouts, dropout, subkeys
+from t5x_like.layers.basics.depth import above
+from t5x_like.layers.basics.dropout import Dropouts, subkeys
+from t5x_like.layers.basics.embeddings import NormedTokens
 from t5x_like.layers.basics.modules import Embedding, Init
 from t5x_like.layers.families.body import EncoderBody
 from t5x_like.layers.families.encoder_pretraining import EncoderPretraining
@@ -104,22 +104,6 @@ class Config(standard_parts.Config):
         return -(-self.num_layers // self.global_every)
 
 
-class NormedTokens(nnx.Module):
-    """Token vectors -> layer norm -> dropout."""
-
-    def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
-        self.tokens = Embedding(config.vocab_size, config.d_model, init=config.init, rngs=rngs)
-        self.norm = standard_parts.norm(config, rngs, bias=False)
-        self.dropout_rate = config.embedding_dropout_rate
-        below(self)
-
-    def __call__(self, tokens_BL: jax.Array, key: jax.Array | None = None) -> jax.Array:
-        """[B, L, D]."""
-        x_BLD = self.norm(self.tokens(tokens_BL, dtype=self.norm.dtype))
-        x_BLD = dropout(x_BLD, key, rate=self.dropout_rate)
-        return constrain(x_BLD, "batch", "length", "embed_act")
-
-
 class Encoder(EncoderBody, nnx.Module):
     """A ModernBERT without heads.
 
@@ -132,7 +116,14 @@ class Encoder(EncoderBody, nnx.Module):
         made_of = standard_parts.parts(
             config, PRE_NORM, residual_init=config.residual_init, gated=True
         )
-        self.embedding = NormedTokens(config, rngs=rngs)
+        self.embedding = NormedTokens(
+            config.vocab_size,
+            config.d_model,
+            init=config.init,
+            norm=standard_parts.norm(config, rngs, bias=False),
+            dropout_rate=config.embedding_dropout_rate,
+            rngs=rngs,
+        )
         self.stack = encoder_stack(
             config, made_of, num_layers=config.num_layers, rngs=rngs, kind=UnnormedFirst
         )
@@ -158,9 +149,7 @@ class Encoder(EncoderBody, nnx.Module):
         matrices = accounting.matrix_size(self.stack) * accounting.count(counts_BL)
         return matrices + 2.0 * config.d_model * pairs
 
-    def hidden(
-        self, batch: Batch, key: jax.Array | None = None, *, want: Want = LAST
-    ) -> States:
+    def hidden(self, batch: Batch, key: jax.Array | None = None, *, want: Want = LAST) -> States:
         """States [B, L, D], the last of them normed; `key` None: without dropout.
 
         Raises:
@@ -201,8 +190,6 @@ def views(config: Config, batch: Batch) -> list[View]:
 class ModernBert(EncoderPretraining):
     """A ModernBERT with the head that it is pretrained with, which predicts masked tokens."""
 
-    sentence: ClassVar = None
-
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.encoder = Encoder(config, rngs=rngs)
         self.mlm = MaskedLanguageHead(
@@ -215,4 +202,5 @@ class ModernBert(EncoderPretraining):
             dtype=config.dtype,
             rngs=rngs,
         )
+        self.sentence = None
         self.config = config

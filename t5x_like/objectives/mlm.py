@@ -109,7 +109,6 @@ class MaskedLM(MaskedTokens):
         noisy = masking.masked_copy(inputs, positions, rng, ids)
         return masking.example(noisy, token_type_ids, inputs, positions)
 
-
     def _chosen(
         self, inputs: np.ndarray, budget: int, rng: np.random.Generator, ids: TokenIds
     ) -> np.ndarray:

@@ -129,7 +129,7 @@ def _config(config: Mapping[str, Any]) -> modernbert.Config:
     )
 
 
-def _thetas(config: Mapping[str, Any]) -> dict[str, float]:
+def _thetas(config: Mapping[str, Any]) -> dict[str, Any]:
     """The angles' bases, of newer files and of older ones.
 
     Raises:
@@ -160,8 +160,8 @@ def _global_every(config: Mapping[str, Any]) -> int:
     every = later[0] if later else max(len(kinds), 1)
     if layers > MOST_LAYERS or [*kinds] != _layer_types(layers, every):
         raise ValueError(
-            f"config.json has layer_types {reprlib.repr(kinds)}: only {_GLOBAL} in every nth of its "
-            f"{layers} layers from the first on, and {_LOCAL} in the others, is read"
+            f"config.json has layer_types {reprlib.repr(kinds)}: only {_GLOBAL} in every nth of "
+            f"its {layers} layers from the first on, and {_LOCAL} in the others, is read"
         )
     return every
 

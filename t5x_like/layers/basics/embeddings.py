@@ -14,7 +14,7 @@ from jax.typing import DTypeLike
 
 from t5x_like.core.partitioning import constrain
 from t5x_like.layers.basics.depth import below
-from t5x_like.layers.basics.dropout import Dropouts, dropout_hidden
+from t5x_like.layers.basics.dropout import Dropouts, dropout, dropout_hidden
 from t5x_like.layers.basics.modules import Embedding, Init, LayerNorm, param
 
 
@@ -89,6 +89,31 @@ class InputEmbedding(nnx.Module):
         if self.norm is not None:
             x_BLE = self.norm(x_BLE)
         x_BLE = dropout_hidden(x_BLE, key, dropouts=self.dropouts)
+        return constrain(x_BLE, "batch", "length", "embed_act")
+
+
+class NormedTokens(nnx.Module):
+    """Token vectors -> layer norm -> dropout: nothing says where a token is."""
+
+    def __init__(
+        self,
+        vocab_size: int,
+        width: int,
+        *,
+        init: Init,
+        norm: LayerNorm,
+        dropout_rate: float,
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.tokens = Embedding(vocab_size, width, init=init, rngs=rngs)
+        self.norm = norm
+        self.dropout_rate = dropout_rate
+        below(self)
+
+    def __call__(self, tokens_BL: jax.Array, key: jax.Array | None = None) -> jax.Array:
+        """[B, L, E] in the norm's dtype."""
+        x_BLE = self.norm(self.tokens(tokens_BL, dtype=self.norm.dtype))
+        x_BLE = dropout(x_BLE, key, rate=self.dropout_rate)
         return constrain(x_BLE, "batch", "length", "embed_act")
 
 

@@ -16,9 +16,7 @@ from jax.typing import DTypeLike
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def layer_norm(
-    x: jax.Array, scale: jax.Array, bias: jax.Array | None, epsilon: float
-) -> jax.Array:
+def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None, epsilon: float) -> jax.Array:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, float32 (Ba et al., 2016).
 
     x is [..., D], scale and bias are [D]; there may be no bias.

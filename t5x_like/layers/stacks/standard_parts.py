@@ -62,7 +62,11 @@ def parts(
     """
     init = config.init
     out = init if residual_init is None else residual_init
-    of_mlp: dict[str, Any] = {"activation": config.activation, "inits": (init, out), "dtype": config.dtype}
+    of_mlp: dict[str, Any] = {
+        "activation": config.activation,
+        "inits": (init, out),
+        "dtype": config.dtype,
+    }
     return Parts(
         norm=lambda rngs: norm(config, rngs, bias=not gated),
         attention=lambda rngs: Attention(

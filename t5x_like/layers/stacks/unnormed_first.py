@@ -33,8 +33,9 @@ class UnnormedFirst(EncoderStack):
         remat: str | Policy | None = None,
     ) -> None:
         super().__init__(make_layer, num_layers, rngs=rngs, unroll=unroll, remat=remat)
-        later = jax.tree.map(lambda leaf: leaf[1:], self.layers.attention_norm)
-        self.layers.attention_norm = at(later, 1, of=num_layers) if num_layers > 1 else None
+        layers: Any = self.layers
+        later = jax.tree.map(lambda leaf: leaf[1:], layers.attention_norm)
+        layers.attention_norm = at(later, 1, of=num_layers) if num_layers > 1 else None
 
     def __call__(self, bodies: Bodies, x: jax.Array, xs: Any = None) -> tuple[jax.Array, Any]:
         in_turn = [bodies] if callable(bodies) else bodies

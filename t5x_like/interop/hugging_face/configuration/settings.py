@@ -87,8 +87,8 @@ _NAMES: dict[_Kind, str] = {
 _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 _MAY_BE_NULL = frozenset(
     """
-    architectures classifier_dropout classifier_dropout_prob eos_token_id id2label layer_types mem_len
-    n_inner num_decoder_layers pad_token_id problem_type reuse_len rope_parameters
+    architectures classifier_dropout classifier_dropout_prob eos_token_id id2label layer_types
+    mem_len n_inner num_decoder_layers pad_token_id problem_type reuse_len rope_parameters
     """.split()
 )
 
@@ -98,19 +98,19 @@ _OF_NO_RESULT = frozenset(
     _name_or_path adapters architectures attn_implementation auto_map bad_words_ids
     begin_suppress_tokens bos_token_id chunk_size_feed_forward classifier_dropout
     classifier_dropout_prob cls_token_id d_head decoder_start_token_id dense_act_fn
-    deterministic_flash_attn directionality
-    diversity_penalty do_sample dtype early_stopping encoder_no_repeat_ngram_size end_n_top
-    eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
-    forced_eos_token_id gradient_checkpointing id2label init_std initializer_cutoff_factor
-    initializer_factor initializer_range is_encoder_decoder is_gated_act label2id language length_penalty
-    max_length min_length model_type n_ctx no_repeat_ngram_size normalize_before num_beam_groups
-    num_beams num_return_sequences output_attentions output_hidden_states output_past
-    output_scores pad_token_id prefix problem_type qa_dropout remove_invalid_values
-    repad_logits_with_grad repetition_penalty return_dict return_dict_in_generate sep_token_id seq_classif_dropout
-    sparse_pred_ignore_index sparse_prediction start_n_top static_position_embeddings summary_activation summary_first_dropout
-    summary_last_dropout summary_proj_to_labels summary_type summary_use_proj suppress_tokens
-    task_specific_params temperature tokenizer_class top_k top_p torch_dtype torchscript
-    transformers_version typical_p use_bfloat16 use_cache use_mems_eval use_mems_train
+    deterministic_flash_attn directionality diversity_penalty do_sample dtype early_stopping
+    encoder_no_repeat_ngram_size end_n_top eos_token_id exponential_decay_length_penalty
+    finetuning_task forced_bos_token_id forced_eos_token_id gradient_checkpointing id2label init_std
+    initializer_cutoff_factor initializer_factor initializer_range is_encoder_decoder is_gated_act
+    label2id language length_penalty max_length min_length model_type n_ctx no_repeat_ngram_size
+    normalize_before num_beam_groups num_beams num_return_sequences output_attentions
+    output_hidden_states output_past output_scores pad_token_id prefix problem_type qa_dropout
+    remove_invalid_values repad_logits_with_grad repetition_penalty return_dict
+    return_dict_in_generate sep_token_id seq_classif_dropout sparse_pred_ignore_index
+    sparse_prediction start_n_top static_position_embeddings summary_activation
+    summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type summary_use_proj
+    suppress_tokens task_specific_params temperature tokenizer_class top_k top_p torch_dtype
+    torchscript transformers_version typical_p use_bfloat16 use_cache use_mems_eval use_mems_train
     vocab_size_or_config_json_file
     """.split()
 )
