@@ -17,6 +17,7 @@ from t5x_like.runs.program import build_program
 from t5x_like.runs.run import Run
 from t5x_like.runs.settings import gin_run, starting_model
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
+from t5x_like.training.checkpointing.initial_plan import Selection, Wanted, make_plan
 from t5x_like.training.optimization.parameter_paths import by_path
 from t5x_like.vocabularies import loading
 
@@ -48,6 +49,19 @@ def started(run: Run, vocabulary: Vocabulary) -> tuple[dict[str, np.ndarray], li
     fresh = stored_berts.sevens(program.abstract_state.params)
     params = run.init_from.apply(fresh, program=program, vocabulary=vocabulary, log=log)
     return {path: np.asarray(x) for path, x in by_path(params).items()}, said
+
+
+def test_norms_that_the_first_layer_lacks_come_from_the_layers_of_the_rest() -> None:
+    """As a ModernBERT's, of 28 layers from 22: each takes those of one layer."""
+    norm = Wanted((27, 8), (None,), np.arange(1, 28))
+    matrix = Wanted((28, 8, 8), ("embed", "mlp"), np.arange(28))
+    saved = {"norm": (21, 8), "matrix": (22, 8, 8)}
+    whole = [0, 1, 2, 2, 3, 4, 5, 6, 6, 7, 8, 9, 9, 10, 11, 12, 13, 13, 14, 15, 16, 16, 17, 18, 19]
+    whole += [20, 20, 21]
+    for selection in (Selection(head_width=4), Selection(layers=whole)):
+        plan = make_plan({"norm": norm, "matrix": matrix}, saved, selection)
+        assert plan.sources["matrix"].layers == whole
+        assert plan.sources["norm"].layers == [layer - 1 for layer in whole[1:]]
 
 
 def test_a_larger_model_has_the_smaller_one_in_its_middle(tmp_path: Path) -> None:

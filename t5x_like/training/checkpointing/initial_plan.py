@@ -250,14 +250,22 @@ def _layers(leaf: Wanted, saved: Shape, selection: Selection) -> Sequence[int] |
     """The saved layers to take, in the order of the run's; None for all as they are.
 
     A deeper stack that grows repeats layers and keeps their order: number i of m starts from the
-    one nearest to i * n / m of n (Rae et al., 2021, appendix G3.3).
+    one nearest to i * n / m of n (Rae et al., 2021, appendix G3.3). Layers are numbered as in the
+    model, of which a stack may lack the first ones.
     """
-    if not leaf.stacked or selection.layers is not None or selection.head_width is None:
-        return selection.layers if leaf.stacked else None
+    if not leaf.stacked:
+        return None
+    lacking = 0 if leaf.numbers is None else int(leaf.numbers.flat[0])
+    if selection.layers is not None:
+        later = [max(layer - lacking, 0) for layer in selection.layers[lacking:]]
+        return later if lacking else selection.layers
+    if selection.head_width is None:
+        return None
     if len(saved) != len(leaf.shape) or saved[0] == leaf.shape[0]:
         return None
-    numbers = np.rint(np.arange(leaf.shape[0]) * saved[0] / leaf.shape[0])
-    return [*map(int, np.minimum(numbers, saved[0] - 1))]
+    depth, saved_depth = leaf.shape[0] + lacking, saved[0] + lacking
+    numbers = np.rint(np.arange(lacking, depth) * saved_depth / depth) - lacking
+    return [*map(int, np.clip(numbers, 0, saved[0] - 1))]
 
 
 def _tiled(leaf: Wanted, saved: Shape, head_width: int | None) -> dict[int, int]:
