@@ -105,11 +105,11 @@ class MaskedLM(MaskedTokens):
         ids: TokenIds,
     ) -> dict[str, np.ndarray]:
         """Masks inputs (int32 [n], special tokens included) and returns the features."""
-        positions = self._chosen(inputs, self._budget(len(inputs)), rng, ids)
+        positions = self._positions(inputs, self._budget(len(inputs)), rng, ids)
         noisy = masking.masked_copy(inputs, positions, rng, ids)
         return masking.example(noisy, token_type_ids, inputs, positions)
 
-    def _chosen(
+    def _positions(
         self, inputs: np.ndarray, budget: int, rng: np.random.Generator, ids: TokenIds
     ) -> np.ndarray:
         """The positions to predict, `budget` or fewer."""
@@ -146,7 +146,7 @@ class SpecialsToo(MaskedLM):
         if self.whole_words:
             raise ValueError("SpecialsToo: special tokens are part of no word: use MaskedLM")
 
-    def _chosen(
+    def _positions(
         self, inputs: np.ndarray, budget: int, rng: np.random.Generator, ids: TokenIds
     ) -> np.ndarray:
         return _some(np.arange(len(inputs)), budget, rng)
