@@ -129,6 +129,17 @@ def roberta_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
     return batch, Theirs(model, lambda: model(**given).loss)
 
 
+def modernbert_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
+    """Masked tokens."""
+    config = transformers.ModernBertConfig()  # it drops nothing
+    rows = Rows(shape, vocab_size=50280, pad_id=config.pad_token_id or 0)
+    batch, labels = rows.masked(mask_id=50284)
+    del batch["encoder_token_type_ids"]
+    given = read(batch) | {"labels": tensor(labels)}
+    model = transformers.ModernBertForMaskedLM(config)
+    return batch, Theirs(model, lambda: model(**given).loss)
+
+
 def albert_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
     """Masked tokens and the order of sentences, as in version 2."""
     config = transformers.AlbertConfig(
@@ -267,7 +278,10 @@ def bart_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
     return batch, Theirs(model, lambda: model(**given).loss)
 
 
-_MADE_BY = (bert_base, electra_small, roberta_base, xlnet_base, albert_base, t5_small, bart_base)
+_MADE_BY = (
+    *(bert_base, electra_small, roberta_base, modernbert_base, xlnet_base, albert_base),
+    *(t5_small, bart_base),
+)
 FAMILIES = {make.__name__: make for make in _MADE_BY}
 
 
