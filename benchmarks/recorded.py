@@ -85,9 +85,20 @@ _LATER = {
     "ADD_TOKENS = None",
     "COMPLETER = %TEACHER",
     "run.Run.add_tokens = %ADD_TOKENS",
+    *(f"{name}_TOKENS = None" for name in ("TRAIN", "WARMUP", "DECAY", "BATCH_WARMUP")),
+    "BATCH_WARMUP_ROWS = None",
+    "run.Options.batch_warmup_tokens = %BATCH_WARMUP_TOKENS",
+    "run.Options.batch_warmup_rows = %BATCH_WARMUP_ROWS",
+    "CORPUS_SHARES = None",
+    "dataset.Data.corpus_shares = %CORPUS_SHARES",
+    "EXCHANGE_VOCABULARY = False",
+    "run.Run.exchange_vocabulary = %EXCHANGE_VOCABULARY",
+    "GROW = False",
+    "run.Run.grow = %GROW",
     "PEAK_LEARNING_RATE = None",
     "schedules.rsqrt.peak = %PEAK_LEARNING_RATE",
 }
+_LATER_PART = "feature_converters.Encoder.pack = %PACK\n\n"
 _FORMERLY = {
     "run.Run.completer = %COMPLETER": "run.Run.completer = %TEACHER",
     # What a default that follows the device means here, where all runs are a CPU's.
@@ -118,7 +129,7 @@ def digest(config: str) -> str:
     """
     said = [
         _FORMERLY.get(line, line)
-        for line in config.splitlines()
+        for line in config.replace(_LATER_PART, "").splitlines()
         if line not in _LATER and not re.match("#|from |import ", line)
     ]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()[:12]

@@ -32,11 +32,15 @@ _SETTINGS = ("MODEL_DIR", "GRADIENT_CLIP", "DTYPE", "MIXTURE_OR_TASK_NAME")
 
 @dataclasses.dataclass(frozen=True)
 class Stretch:
-    """Steps with the same rows and lengths: a phase, or a run without phases."""
+    """Steps with the same rows and lengths: a phase, or a run without phases.
+
+    `rows_less` are those that batches lack while they grow.
+    """
 
     steps: int
     rows: int
     lengths: Mapping[str, int]
+    rows_less: int = 0
 
     @property
     def length(self) -> int:
@@ -45,7 +49,7 @@ class Stretch:
 
     @property
     def tokens(self) -> int:
-        return self.steps * self.rows * self.length
+        return (self.steps * self.rows - self.rows_less) * self.length
 
     def __str__(self) -> str:
         return f"{_rounded(self.steps)} x {self.rows:,} x {self.length:,}"
@@ -84,16 +88,25 @@ def stretches() -> list[Stretch]:
     """The phases of the configured run; a run without phases is one stretch."""
     from t5x_like.config import gin_config
     from t5x_like.runs.run import Phase
+    from t5x_like.runs.settings import token_counts
 
     steps, rows, lengths = map(
         gin_config.macro, ("TRAIN_STEPS", "BATCH_SIZE", "TASK_FEATURE_LENGTHS")
     )
+    phases = gin_config.macro("PHASES") or (Phase(),)
     parts: list[Stretch] = []
-    for phase in gin_config.macro("PHASES") or (Phase(),):
+    for phase in phases:
         left = steps - sum(part.steps for part in parts)
         parts.append(
             Stretch(phase.steps or left, phase.batch_size or rows, phase.lengths or lengths)
         )
+    if gin_config.macro("BATCH_WARMUP_TOKENS"):
+        grown = token_counts.planned_phases()[: 1 - len(phases) or None]
+        fewer = (
+            (parts[0].rows - (part.batch_size or 0)) * (part.steps or 0) for part in grown[:-1]
+        )
+        smaller = sum(fewer)
+        parts[0] = dataclasses.replace(parts[0], rows_less=smaller)
     return parts
 
 
@@ -157,8 +170,8 @@ def _explained(file: GinFile) -> Iterable[str]:
         what = f"phase {number}" if len(parts) > 1 else "run"
         lengths = ", ".join(f"{feature} {n:,}" for feature, n in part.lengths.items())
         yield (
-            f"{what}: {part.steps:,} steps of {part.rows:,} rows ({lengths}): "
-            f"{_short(part.tokens)} tokens"
+            f"{what}: {part.steps:,} steps of {part.rows:,} rows ({lengths})"
+            f"{', fewer at first' if part.rows_less else ''}: {_short(part.tokens)} tokens"
         )
     yield f"objective: {presets.resolve(gin_config.macro('OBJECTIVE'))!r}"
     yield f"optimizer: {gin_config.description('OPTIMIZER')}"

@@ -108,10 +108,16 @@ PUBLISHED = {
         315e9,
     ),
     "modernbert_base": Figures(
-        149_655_232, [(364_304, 4608, 1024)], {318: 4e-4, 636: 8e-4, 364_304: 8e-4}, 1.719e12
+        149_655_232,
+        [(374_902, 4608, 1024), (63_578, 576, 8192)],
+        {1_907.5: 4e-4, 3_815: 8e-4, 374_901: 8e-4, 374_902: 3e-4, 427_884: 3e-4, 438_480: 3e-7},
+        2.019e12,
     ),
     "modernbert_large": Figures(
-        395_881_664, [(340_651, 4928, 1024)], {198: 2.5e-4, 396: 5e-4, 340_651: 5e-4}, 1.719e12
+        395_881_664,
+        [(342_629, 4928, 1024), (59_449, 616, 8192)],
+        {832: 2.5e-4, 1_664: 5e-4, 342_628: 5e-4, 342_629: 5e-5, 392_170: 5e-5, 402_078: 5e-8},
+        2.019e12,
     ),
     "t5_small": Figures(60_506_624, T5, RSQRT, 1.05e12),
     "t5_base": Figures(222_903_552, T5, RSQRT, 1.05e12),
@@ -194,7 +200,7 @@ def fits(run: Run) -> None:
     ids = {None: vocabulary.size + sentinels, "bytes": 259}.get(name)
     if ids and run.init_from is None:  # otherwise it is another run's
         preflight.vocabulary_fits(run.abstract_model, ids)
-    for _, phase in run.in_phases():
+    for _, phase in gin_config.without_gin(run).in_phases():
         preflight.lengths_given(phase.feature_converter, phase.data.lengths)
         objective, (first, *_) = phase.data.chosen_objective, phase.data.lengths.values()
         assert phase.data.lengths == objective.lengths(first)
@@ -246,11 +252,11 @@ def mechanism(run: Run) -> dict[str, object]:
     vocabulary = run.data.vocabulary
     return {
         "objective": presets.resolve(gin_config.macro("OBJECTIVE")),
-        "optimizer": gin_config.description("OPTIMIZER"),
+        "optimizer": re.sub("peak=[^,)]+", "peak", gin_config.description("OPTIMIZER")),
         "schedule": gin_config.description("LEARNING_RATE").partition("(")[0],
         "model": getattr(run.model, "__qualname__", ""),
         "clip": run.options.gradient_clip,
-        "phases": len(run.phases),
+        "phases": len(gin_config.macro("PHASES")),
         "vocabulary": dataclasses.replace(vocabulary, size=32_000, character_coverage=1.0),
         "exponent": run.data.corpus_exponent,
         "teacher": run.completer is not None,

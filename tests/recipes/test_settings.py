@@ -67,6 +67,15 @@ ADAFACTOR = {
     "min_dim_size_to_factor": 128,
     "momentum": None,
 }
+STABLE_ADAMW = {
+    "kind": "stable_adamw",
+    "peak": 3e-4,
+    "b1": 0.9,
+    "b2": 0.98,
+    "eps": 1e-6,
+    "weight_decay": 1e-5,
+    "not_decayed": None,
+}
 BERT_ADAM = adam("adam_uncorrected")
 FAIRSEQ_ADAM = adam("adam_epsilon_hat", b2=0.98, not_decayed=())
 GPT_ADAM = adam("adam_epsilon_hat", eps=1e-8)
@@ -151,9 +160,10 @@ GPT2 = Settings(
     lengths={"targets": 1024},
 )
 MODERNBERT = Settings(
-    optimizer=adam("adamw", b2=0.98, weight_decay=0.0125),
+    optimizer=STABLE_ADAMW,
     vocabulary=pieces("byte_bpe", 50_368),
     objective=mlm.MaskedLM(masked_rate=0.3),
+    clip=None,
     of_attention=0.0,
     lengths={"inputs": 1024},
 )
@@ -212,7 +222,7 @@ SETTINGS = {
     "gpt2*": GPT2,
     "legal_bert": BERT.but(vocabulary=None),
     "modernbert_base": MODERNBERT,
-    "modernbert_large": MODERNBERT.but(optimizer=adam("adamw", b2=0.98, weight_decay=0.02)),
+    "modernbert_large": MODERNBERT.but(optimizer=STABLE_ADAMW | {"peak": 5e-4}),
     "mt5_*": MT5,
     "roberta_*": ROBERTA,
     "scibert": BERT.but(vocabulary=pieces("wordpiece", 31_090, lowercase=True)),

@@ -36,9 +36,10 @@ pytestmark = pytest.mark.slow
 GOLDEN = Path(__file__).parent / "golden"
 STEPS, PHASE, STOP, ROWS = 6, 3, 4, 8
 MINIS = sorted(name for name in gin_files.published_recipes() if name.endswith("-mini"))
-FAMILIES = "albert bart bert distilbert electra gpt2 roberta spanbert t5 xlnet".split()
+FAMILIES = "albert bart bert distilbert electra gpt2 modernbert roberta spanbert t5 xlnet".split()
 FOLLOWS_BERT = ("distilbert-mini", "legal_bert-mini")
 KEEPS_ITS_VOCABULARY = ("byt5-mini", *FOLLOWS_BERT)
+FIRST_PHASE = {"bert-mini": "short/run.Phase.steps", "modernbert-mini": "FIRST_STEPS"}
 NO_RAMP = "byt5-mini mt5-mini t5-mini t5_1_1-mini ul2-mini".split()
 
 
@@ -65,10 +66,10 @@ class Minis:
         bindings = [f"{macro}={str(value)!r}" for macro, value in macros.items()]
         if name not in NO_RAMP:
             bindings.append("WARMUP_STEPS=2")
-        if name == "bert-mini":  # a setting of the run's configuration, which `eval` reads
-            bindings.append(f"short/run.Phase.steps={PHASE}")
+        if name in FIRST_PHASE:  # a setting of the run's configuration, which `eval` reads
+            bindings.append(f"{FIRST_PHASE[name]}={PHASE}")
         gin_config.load([str(gin_files.find_recipe(name))], bindings)
-        whole = gin_config.build(Run)
+        whole = gin_config.without_gin(gin_config.build(Run))
         evaluated = STEPS if name.removesuffix("-mini") in FAMILIES else 0
         periods = {"eval_period": evaluated, "checkpoint_period": STOP, "log_period": 1}
         options = dataclasses.replace(

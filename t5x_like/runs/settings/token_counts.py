@@ -111,7 +111,17 @@ def _tokens(name: str) -> float | None:
 def _parts() -> list[tuple[int | None, int]]:
     """(steps, tokens of a step) of the phases that the run will have."""
     batch_size, lengths = (gin_config.macro(n) for n in ("BATCH_SIZE", "TASK_FEATURE_LENGTHS"))
-    phases = batch_growth.planned(
+    return batch_growth.parts(planned_phases(), batch_size=batch_size, lengths=lengths)
+
+
+def planned_phases() -> tuple[Phase, ...]:
+    """The phases that the configured run will have, with those in which batches grow.
+
+    Raises:
+      ValueError: batches cannot grow so, or the lengths of rows are not set.
+    """
+    batch_size, lengths = (gin_config.macro(n) for n in ("BATCH_SIZE", "TASK_FEATURE_LENGTHS"))
+    return batch_growth.planned(
         gin_config.macro("PHASES") or (Phase(),),
         batch_size=batch_size,
         lengths=lengths,
@@ -119,4 +129,3 @@ def _parts() -> list[tuple[int | None, int]]:
         tokens=gin_config.macro("BATCH_WARMUP_TOKENS"),
         rows=gin_config.macro("BATCH_WARMUP_ROWS"),
     )
-    return batch_growth.parts(phases, batch_size=batch_size, lengths=lengths)
