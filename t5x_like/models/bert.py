@@ -230,12 +230,12 @@ def positions(
     Where several texts share a row, `in_texts_BL` are their positions from 0.
 
     Raises:
-      ValueError: the rows, of one text each, are longer than there are positions.
+      ValueError: the rows, which one text may fill, are longer than there are positions.
     """
     pad_id = config.padding_position
+    embeddings.check_length(tokens_BL.shape[1], max_positions=config.room)
     if in_texts_BL is not None:
         return in_texts_BL if pad_id is None else _after_padding(tokens_BL, in_texts_BL, pad_id)
-    embeddings.check_length(tokens_BL.shape[1], max_positions=config.room)
     if pad_id is None:
         return embeddings.positions_in_row(tokens_BL)
     return embeddings.positions_of_tokens(tokens_BL != pad_id, pad_id=pad_id)

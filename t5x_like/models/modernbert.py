@@ -50,7 +50,7 @@ class Config(standard_parts.Config):
     d_ff: int = 1152  # of each half of the gated layer
     num_heads: int = 12
     num_layers: int = 22
-    max_positions: int = 8192  # tokens of a row or, in packed rows, of a text; no table has them
+    max_positions: int = 8192  # tokens of a row; no table has them
     global_every: int = 3
     window: int = 64
     global_theta: float = 160_000.0  # of rotary positions; 10,000 while rows have 1,024 tokens
@@ -167,15 +167,14 @@ class Encoder(EncoderBody, nnx.Module):
 
 
 def views(config: Config, batch: Batch) -> list[View]:
-    """What the layers see in turn: the whole row, and then a window `global_every` - 1 times.
+    """The views of the layers in turn: the whole row, and then a window `global_every` - 1 times.
 
     Raises:
-      ValueError: the rows are longer than there are positions, where they are not packed.
+      ValueError: the rows, which one text may fill, are longer than there are positions.
     """
     present_BL = batch["encoder_attention_mask"]
     segments_BL, positions_BL = batch.get("encoder_segment_ids"), batch.get("encoder_positions")
-    if segments_BL is None:
-        embeddings.check_length(present_BL.shape[1], max_positions=config.max_positions)
+    embeddings.check_length(present_BL.shape[1], max_positions=config.max_positions)
     traits = Traits(segments=segments_BL, positions=positions_BL)
     whole = Mask(present=present_BL, queries=traits, keys=traits)
     near = dataclasses.replace(whole, window=(config.window, config.window))

@@ -135,6 +135,7 @@ def planned(
         return tuple(counted)
     first = counted[0]
     size = first.batch_size or batch_size
+    microbatches = first.microbatches or microbatches
     if rows is None and (microbatches is None or size % microbatches):
         raise ValueError(
             "BATCH_WARMUP_TOKENS needs the rows by which batches grow: set BATCH_WARMUP_ROWS (or "
@@ -150,6 +151,8 @@ def _divided(
     phase: Any, grown: Sequence[Growth], batch_size: int, microbatches: int | None
 ) -> list[Any]:
     """A phase as one for each smaller batch, and one for its whole batches."""
+    if phase.steps is not None:
+        grown = _fitting(grown, phase.steps - 1)
     smaller = [
         dataclasses.replace(
             phase,
@@ -171,6 +174,20 @@ def _divided(
     return [*smaller, whole]
 
 
+def _fitting(grown: Sequence[Growth], room: int) -> list[Growth]:
+    """The sizes without the steps too many that come of rounding each size up, in a short run."""
+    over = sum(part.steps for part in grown) - room
+    if over > len(grown):
+        return [*grown]
+    left = [*grown]
+    while over > 0 and left:
+        last = left.pop()
+        kept = max(last.steps - over, 0)
+        over -= last.steps - kept
+        left += [last._replace(steps=kept)] if kept else []
+    return left
+
+
 def _fewer(microbatches: int | None, rows: int, batch_size: int) -> int | None:
     """Microbatches of a smaller batch, as large as those of the whole one where this divides."""
     if microbatches is None or rows * microbatches % batch_size:
@@ -189,7 +206,7 @@ def in_steps(phase: Any, batch_size: int, lengths: Mapping[str, int] | None) -> 
     if phase.steps is not None:
         raise ValueError("PHASES: a phase has a number of steps or of tokens, not both")
     of_step = batch_size * row_tokens(lengths)
-    return dataclasses.replace(phase, tokens=None, steps=max(1, -(-phase.tokens // of_step)))
+    return dataclasses.replace(phase, tokens=None, steps=max(1, math.ceil(phase.tokens / of_step)))
 
 
 def parts(

@@ -30,38 +30,44 @@ def carried(new: Vocabulary, old: Vocabulary, ids: Iterable[int]) -> dict[int, l
       and texts of which it knows nothing.
     """
     of_role = _special(new.token_ids, old.token_ids)
-    not_text = {*new.token_ids.special, *_sentinels(new.token_ids)}
+    not_text = {*_roles(new.token_ids).values(), *_sentinels(new.token_ids)}
+    named = {*new.token_ids.named.values()}
     special = {*old.token_ids.special, *_sentinels(old.token_ids)}
     same = {old.piece(i): i for i in reversed(range(old.vocab_size)) if i not in special}
     cut = isinstance(old, SubwordVocabulary) and old.is_wordpiece
-    found: dict[int, list[int]] = {}
+    origins: dict[int, list[int]] = {}
     texts: dict[int, str] = {}
     for i in ids:
         piece = new.piece(i)
-        if i in not_text:
-            found |= {i: [of_role[i]]} if i in of_role else {}
+        if i in of_role:
+            origins[i] = [of_role[i]]
+        elif i in not_text:
+            continue
         elif piece in same:
-            found[i] = [same[piece]]
+            origins[i] = [same[piece]]
+        elif i in named:
+            texts[i] = f" {piece}"
         elif cut and piece[:1] != pieces.SPACE:
-            found |= {i: ids} if (ids := _longest_matches(piece, same)) else {}
+            origins[i] = _longest_matches(piece, same)
         elif not _BYTE.search(piece):
             texts[i] = piece.replace(pieces.SPACE, " ")
     for i, written in zip(texts, _written(old, [*texts.values()]), strict=True):
-        if known := [part for part in written if part not in special]:
-            found[i] = known
-    return {i: found[i] for i in sorted(found)}
+        origins[i] = [part for part in written if part not in special]
+    return {i: origins[i] for i in sorted(origins) if origins[i]}
 
 
 def _special(new: TokenIds, old: TokenIds) -> dict[int, int]:
     """{special id: the old one of the same role, name or number}."""
     named = {i: old.named[name] for name, i in new.named.items() if name in old.named}
     numbered = dict(zip(_sentinels(new), _sentinels(old), strict=False))
-    roles = {
-        mine: theirs
-        for mine, theirs in ((getattr(new, role), getattr(old, role)) for role in ROLES)
-        if mine is not None and theirs is not None
-    }
+    of_old = _roles(old)
+    roles = {i: of_old[role] for role, i in _roles(new).items() if role in of_old}
     return numbered | named | roles
+
+
+def _roles(ids: TokenIds) -> dict[str, int]:
+    """{role: its special id}."""
+    return {role: i for role in ROLES if (i := getattr(ids, role)) is not None}
 
 
 def _sentinels(ids: TokenIds) -> list[int]:

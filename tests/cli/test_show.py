@@ -169,7 +169,7 @@ def test_text_to_text_is_shown_packed_with_its_efficiency(sums: list[str], cli: 
     [
         (["--objective=mlmm"], "no objective 'mlmm'"),
         (["--objective=mlm", "--vocabulary=bytes"], "needs a vocabulary with cls, sep, mask"),
-        (["--objective=mlm", "--pack"], "pack"),
+        (["--objective=mlm_nsp", "--pack"], "pack"),
         (["--objective=span_corruption", "--lengths=inputs=64,targets=2"], "targets length to 14"),
         (["--lengths=input=64,targets=16"], "lacks inputs; has input, which the examples lack"),
         (["--objective=mlm", "--lengths=inputs=64,targets=2"], "has targets, which"),

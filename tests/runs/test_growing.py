@@ -98,9 +98,12 @@ def test_a_larger_model_has_the_smaller_one_in_its_middle(tmp_path: Path) -> Non
         InitFrom(directory="small", grow=True, model=True)
     with pytest.raises(ValueError, match="GROW has no effect"):
         loaded("GROW=True")
-    narrower = loaded(*grow, "bert.Config.d_ff=16")
+    narrower = loaded(*grow, *sizes, "bert.Config.d_ff=16")
     with pytest.raises(CheckpointError, match="which cannot be made to fit"):
         started(narrower, words)
+    shallower = loaded(*grow, *sizes, "bert.Config.num_layers=3")
+    with pytest.raises(CheckpointError, match=r"cannot be made to fit|`layers` must name 3"):
+        started(shallower, words)
 
 
 def test_heads_stay_whole(tmp_path: Path) -> None:

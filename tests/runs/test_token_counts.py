@@ -31,6 +31,7 @@ def clean() -> Iterator[None]:
 
 def followed(*bindings: str) -> tuple[Run, list[str]]:
     gin_config.load([str(gin_files.find_recipe("bert-mini"))], ["MODEL_DIR=None", *bindings])
+    token_counts.estimate_total()
     notes = proportion.follow(token_counts.usual_total()) + token_counts.follow()
     return gin_config.build(Run), notes
 
@@ -46,6 +47,13 @@ def test_tokens_become_steps_by_the_batches_of_each_phase() -> None:
     text = run_text(run)  # what is saved and made again has the phases themselves
     gin_config.load_text(text, where="the saved text")
     assert gin_config.build(Run).phases == run.phases
+
+
+def test_a_recipe_in_steps_keeps_its_shares() -> None:
+    """bert-mini reads 2,000 steps of 128 x 32 tokens, then 500 of 128 x 64."""
+    run, _ = followed("TRAIN_TOKENS=1_228_800")  # a tenth
+    assert [start for start, _ in run.in_phases()] == [0, 200]
+    assert (run.options.train_steps, gin_config.macro("WARMUP_STEPS")) == (250, 15)
 
 
 def test_the_end_is_counted_from_the_last_step() -> None:

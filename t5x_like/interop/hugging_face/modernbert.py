@@ -141,7 +141,9 @@ def _thetas(config: Mapping[str, Any]) -> dict[str, Any]:
         of_kind = given.get(kind) or {}
         if (how := of_kind.get("rope_type", "default")) != "default":
             raise ValueError(f"config.json has rotary positions of type {how!r}: only default is")
-        thetas[name] = float(of_kind.get("rope_theta", config.get(older, default)))
+        theta = of_kind.get("rope_theta", config.get(older, default))
+        # None for the local ones: as the global ones, which come first.
+        thetas[name] = float(next(iter(thetas.values())) if theta is None else theta)
     return thetas
 
 

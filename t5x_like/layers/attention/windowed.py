@@ -78,7 +78,7 @@ def unsuited(
         if mask.most_chosen is None:
             return "Mask.most_chosen does not say how many positions are chosen"
         if bias is not None or drop is not None or mask.itself:
-            return "chosen positions have neither a bias nor dropout"
+            return "chosen positions have no bias and no dropout, and no query sees itself besides"
     if drop is not None and not is_counter(drop.key):
         return f"dropout draws {jax.random.key_impl(drop.key)} and not counter"
     return None
@@ -141,7 +141,7 @@ class _Cut(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """What a block of queries reads: arrays [N, B, C, ...], or [N, B, S, ...] of keys."""
+    """The operands of a block of queries: arrays [N, B, C, ...], or [N, B, S, ...] of keys."""
 
     number: jax.Array
     q: jax.Array

@@ -1,4 +1,4 @@
-"""Marks on the last matrix of a head: its products are scores of labels, and no states."""
+"""Marks on the last matrix of a head: its products are scores of labels, not states."""
 
 from __future__ import annotations
 

@@ -43,6 +43,7 @@ def load(
     """
     extras.quiet_tensorflow()  # files may import SeqIO's tasks
     gin_config.load(files, bindings, folders)
+    token_counts.estimate_total()
     notes = proportion.follow(token_counts.usual_total())
     notes += token_counts.follow()
     built = build()

@@ -40,7 +40,7 @@ def follow(usual: int | None = None) -> list[str]:
         raise ValueError(f"{_TOTAL} must be a whole number of at least 1, not {total!r}")
     saved = _saved_steps()
     given_settings = {binding.setting for binding in gin_config.given_settings()}
-    asked = any(setting.selector == _TOTAL for setting in given_settings)
+    asked = any(setting.selector in _TOTALS for setting in given_settings)
     if not saved and not (asked and isinstance(usual, int)):
         return []
     changed = []

@@ -13,7 +13,7 @@ from t5x_like.runs.run import Phase
 from t5x_like.training import batch_growth
 
 _COUNTED = ("TRAIN", "WARMUP", "DECAY")
-"""What is counted in steps or tokens: TRAIN_STEPS or TRAIN_TOKENS, and so on."""
+"""The numbers of steps or tokens: TRAIN_STEPS or TRAIN_TOKENS, and so on."""
 
 
 def steps_macro(macro: str) -> str | None:
@@ -30,6 +30,24 @@ def usual_total() -> int | None:
     """
     tokens = gin_config.default_value("TRAIN_TOKENS")
     return None if tokens is None else batch_growth.steps_of(tokens, _parts())
+
+
+def estimate_total() -> None:
+    """Sets TRAIN_STEPS of a recipe that counts in steps to about the user's TRAIN_TOKENS.
+
+    So the recipe's warm-up and phases can keep their shares (`proportion`). `follow` then sets the
+    steps that these phases need.
+
+    Raises:
+      ValueError: as `follow`.
+    """
+    given = {setting.selector for setting, _ in gin_config.given_settings()}
+    tokens, usual = _tokens("TRAIN"), gin_config.default_value("TRAIN_STEPS")
+    in_tokens = gin_config.default_value("TRAIN_TOKENS") is not None or "TRAIN_STEPS" in given
+    if "TRAIN_TOKENS" not in given or tokens is None or in_tokens or not isinstance(usual, int):
+        return
+    steps = max(1, round(usual * tokens / batch_growth.tokens_of(usual, _parts())))
+    gin.bind_parameter("TRAIN_STEPS/gin.macro.value", steps)
 
 
 def follow() -> list[str]:

@@ -261,7 +261,7 @@ def _layers(leaf: Wanted, saved: Shape, selection: Selection) -> Sequence[int] |
         return later if lacking else selection.layers
     if selection.head_width is None:
         return None
-    if len(saved) != len(leaf.shape) or saved[0] == leaf.shape[0]:
+    if len(saved) != len(leaf.shape) or saved[0] >= leaf.shape[0]:
         return None
     depth, saved_depth = leaf.shape[0] + lacking, saved[0] + lacking
     numbers = np.rint(np.arange(lacking, depth) * saved_depth / depth) - lacking

@@ -157,7 +157,7 @@ def with_rate(tx: optax.GradientTransformation, learning_rate: float | Schedule)
     """`tx`, which has this learning rate, as an optimizer that tells it.
 
     Raises:
-      ValueError: it is no schedule, and no number of at least 0.
+      ValueError: it is neither a schedule nor a number of at least 0.
     """
     if callable(learning_rate):
         return Optimizer(tx.init, tx.update, learning_rate)

@@ -185,6 +185,7 @@ def warmup_stable_decay(
     if isinstance(decay_share, bool) or not 0 <= decay_share <= 1:
         raise ValueError(f"decay_share is a share of total_steps, from 0 to 1, not {decay_share!r}")
     length = decay_share * total_steps if decay_steps is None else decay_steps
+    decays = isinstance(length, jax.Array) or length > 0
     counted = not isinstance(warmup_steps, jax.Array) and not isinstance(total_steps, jax.Array)
     if counted and (length < 0 or warmup_steps > total_steps - length):
         raise ValueError(
@@ -194,7 +195,7 @@ def warmup_stable_decay(
 
     def schedule(step: Step) -> jax.Array:
         left = jnp.float32(1)
-        if decay_share or decay_steps:
+        if decays:
             left = ENDS[end](_progress(step, total_steps - length, total_steps))
         return _ramp(step, warmup_steps) * (final + (learning_rate - final) * left)
 

@@ -49,6 +49,7 @@ CASES: dict[str, dict[str, Any]] = {
     "queries of another length": {"heads": 2, "queries": 7, "mask": Mask(present=SEGMENTS)},
     "causal, odd heads": {"heads": 3, "mask": Mask(causal=True), "drop": 0.1},
     # XLNet's: each row has a bias; one head fills a block of lanes.
+    "a bias of each row, causal": {"heads": 2, "mask": Mask(causal=True), "bias": (4, 2, 24, 24)},
     "a bias of each row, wide heads": {"heads": 2, "width": 128, "bias": (4, 2, 24, 24)},
     "many heads in a block, nothing else": {"heads": 8, "width": 16},
     # A word decides about two keys: about those of both halves at once, and about the middle one.

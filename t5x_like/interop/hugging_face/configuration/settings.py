@@ -88,7 +88,8 @@ _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()
 _MAY_BE_NULL = frozenset(
     """
     architectures classifier_dropout classifier_dropout_prob eos_token_id id2label layer_types
-    mem_len n_inner num_decoder_layers pad_token_id problem_type reuse_len rope_parameters
+    local_rope_theta mem_len n_inner num_decoder_layers pad_token_id problem_type reuse_len
+    rope_parameters
     """.split()
 )
 

@@ -93,6 +93,8 @@ def query_gradient(
             dbias[0, block, head.block(j, lengths.of_keys)] = dlogits
         return total + product(dlogits.astype(k.dtype), k, (1, 0))
 
+    if dbias is not None:  # of keys that no query of the block sees, too
+        dbias[0, block] = jnp.zeros((lengths.of_queries, dbias.shape[2]), dbias.dtype)
     dq[0, block] = head.over_keys(step, jnp.zeros(q.shape, jnp.float32), i).astype(dq.dtype)
 
 
