@@ -136,7 +136,7 @@ def _thetas(config: Mapping[str, Any]) -> dict[str, Any]:
       ValueError: positions are scaled.
     """
     given = config.get("rope_parameters") or {}
-    thetas = {}
+    thetas: dict[str, float] = {}
     for kind, (name, older, default) in _THETAS.items():
         of_kind = given.get(kind) or {}
         if (how := of_kind.get("rope_type", "default")) != "default":

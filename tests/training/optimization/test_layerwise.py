@@ -23,7 +23,7 @@ from t5x_like.training.optimization.parameter_paths import by_path
 # Parameters of all families that no layer reads.
 HEADS = re.compile(
     r"(discriminator\.head|generator\.mlm|mlm|sentence|boundary|output|bias"
-    r"|norm|encoder_norm|decoder_norm)(\.|$)"
+    r"|norm|encoder_norm|decoder_norm|encoder\.norm)(\.|$)"
 )
 FAMILIES = {one.family.stem: one.name for one in gin_files.published_models().values()}
 """{family: a size of it}."""
