@@ -52,4 +52,5 @@ def test_the_settings_of_a_family_are_those_of_its_paper(family: str) -> None:
 def test_each_family_that_is_fine_tuned_is_in_the_table() -> None:
     shared = {"common", "adamw"}
     families = {path.stem for path in (gin_files.gin_root() / "finetune").glob("*.gin")} - shared
-    assert families == {*tried_settings.TRIED}
+    unknown = {"modernbert"}  # its settings are those of an example; of its paper nothing is said
+    assert families == {*tried_settings.TRIED} | unknown

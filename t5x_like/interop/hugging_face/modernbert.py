@@ -205,7 +205,7 @@ def names(model: Any) -> Names:
     """The names of a model's weights in a file of its class."""
     ending = _ending(model)
     rules = mapping.under(
-        _body(),
+        _body(model.config.num_layers),
         ours="encoder/" if ending == _MASKED else "body/",
         theirs="" if ending == head_classes.BODY else _PREFIX,
     )
@@ -214,16 +214,17 @@ def names(model: Any) -> Names:
     return Names(rules, prefix=_PREFIX, unused=("decoder.weight",))
 
 
-def _body() -> list[Rule]:
+def _body(num_layers: int) -> list[Rule]:
     layers = "stack/layers"
     attention = tuple(f"{layers}/attention/{name}/kernel" for name in ("query", "key", "value"))
+    # The first layer has none.
+    norm_before_attention = mapping.norm(
+        f"{layers}/attention_norm", lambda i: f"layers.{i + 1}.attn_norm", bias=False
+    )
     return [
         Rule("embedding/tokens/table", "embeddings.tok_embeddings.weight"),
         *mapping.norm("embedding/norm", "embeddings.norm", bias=False),
-        # The first layer has no norm before its attention.
-        *mapping.norm(
-            f"{layers}/attention_norm", lambda i: f"layers.{i + 1}.attn_norm", bias=False
-        ),
+        *(norm_before_attention if num_layers > 1 else ()),
         Rule(attention, "layers.{i}.attn.Wqkv.weight", _joined(3)),
         *mapping.linear(f"{layers}/attention/out", "layers.{i}.attn.Wo", bias=False),
         *mapping.norm(f"{layers}/mlp_norm", "layers.{i}.mlp_norm", bias=False),
