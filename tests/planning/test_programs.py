@@ -1,4 +1,4 @@
-"""Three programs of published widths and small depth for v5e:4x4: memory and modelled time.
+"""Two programs of published widths and small depth for v5e:4x4: memory and modelled time.
 
 A figure that grows is a loss of speed or memory: find out why before it is pinned anew. One that
 falls is pinned anew with the change that made it fall.
@@ -32,9 +32,6 @@ PROGRAMS = {
         0.325,
         11.95,
     ),
-    # Two models, rows that are too short for the kernel. Most arrays stay in the chip's own memory,
-    # which is not HBM.
-    "ELECTRA": ("electra_small", ["BATCH_SIZE=128", "electra.Config.num_layers=1"], 0.0104, 1.29),
 }
 """{name: (recipe, bindings, gigabytes on a chip, milliseconds of a step without overlap)}."""
 
@@ -48,6 +45,6 @@ def test_memory_and_modelled_time(name: str) -> None:
     (phase,) = found.phases
     assert phase.time is not None
     assert {kernel.source for kernel in phase.time.kernels} <= {"bundles"}
-    assert bool(phase.time.kernels) == (name != "ELECTRA")
+    assert phase.time.kernels
     assert phase.hbm_needed / 1e9 == pytest.approx(gigabytes, rel=0.1)
     assert phase.time.most * 1e3 == pytest.approx(milliseconds, rel=0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import tempfile
@@ -9,14 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sentencepiece import sentencepiece_model_pb2
-
 from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.vocabularies import files
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 
-_MESSAGES: Any = sentencepiece_model_pb2
 _TOGETHER = 1000
 """Sentences that are encoded at once."""
 _PREFIX = "##"
@@ -68,11 +66,12 @@ def _encoded(vocabulary: Vocabulary, sentences: Sequence[str]) -> Iterator[list[
 
 def _model(content: bytes, used: set[int]) -> bytes:
     """A SentencePiece model of the pieces used, and of those that they need."""
-    model = _MESSAGES.ModelProto()
+    messages = _messages()
+    model = messages.ModelProto()
     model.ParseFromString(content)
-    normal = _MESSAGES.ModelProto.SentencePiece.NORMAL
+    normal = messages.ModelProto.SentencePiece.NORMAL
     kept = {model.pieces[i].piece for i in used if i < len(model.pieces)}
-    if model.trainer_spec.model_type == _MESSAGES.TrainerSpec.BPE:
+    if model.trainer_spec.model_type == messages.TrainerSpec.BPE:
         # The pair of the best score is joined first.
         ranks = {each.piece: -each.score for each in model.pieces if each.type == normal}
         kept |= {part for piece in kept for part in _joined(piece, lambda a, b: ranks.get(a + b))}
@@ -82,6 +81,20 @@ def _model(content: bytes, used: set[int]) -> bytes:
     model.pieces.extend(chosen)
     model.trainer_spec.vocab_size = len(chosen)
     return bytes(model.SerializeToString())
+
+
+def _messages() -> Any:
+    """SentencePiece's own messages, for which the protobuf that Apache Beam asks for is too old.
+
+    Raises:
+      ValueError: it is.
+    """
+    try:
+        return importlib.import_module("sentencepiece.sentencepiece_model_pb2")
+    except Exception as error:  # protobuf's own class, which older releases lack
+        raise ValueError(
+            f"a SentencePiece model cannot be trimmed with the protobuf installed here: {error}"
+        ) from error
 
 
 def _tokenizer(text: str, used: set[int]) -> str:
