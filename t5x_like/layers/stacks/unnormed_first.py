@@ -12,7 +12,6 @@ from flax import nnx
 from t5x_like.layers.basics.depth import at
 from t5x_like.layers.stacks.blocks import EncoderLayer
 from t5x_like.layers.stacks.encoder import EncoderStack
-from t5x_like.layers.stacks.remat import Policy
 from t5x_like.layers.stacks.stack import Bodies, Body
 
 
@@ -27,12 +26,10 @@ class UnnormedFirst(EncoderStack):
         self,
         make_layer: Callable[[nnx.Rngs], nnx.Module],
         num_layers: int,
-        *,
-        rngs: nnx.Rngs,
-        unroll: int | None = None,
-        remat: str | Policy | None = None,
+        **how: Any,
     ) -> None:
-        super().__init__(make_layer, num_layers, rngs=rngs, unroll=unroll, remat=remat)
+        """Makes the layers; `how` is what `Stack` takes besides."""
+        super().__init__(make_layer, num_layers, **how)
         layers: Any = self.layers
         later = jax.tree.map(lambda leaf: leaf[1:], layers.attention_norm)
         layers.attention_norm = at(later, 1, of=num_layers) if num_layers > 1 else None

@@ -275,13 +275,13 @@ def _tiled(leaf: Wanted, saved: Shape, head_width: int | None) -> dict[int, int]
     """
     if head_width is None or len(saved) != len(leaf.shape):
         return {}
-    found = {}
+    starts = {}
     first = len(leaf.shape) - len(leaf.axes)
     for n, name in enumerate(leaf.dimensions):
         if n >= first and saved[n] < leaf.shape[n] and name not in GROWING:
             unit = head_width if name == _OF_HEADS else 1
-            found[n] = (leaf.shape[n] - saved[n]) // (2 * unit) * unit
-    return found
+            starts[n] = (leaf.shape[n] - saved[n]) // (2 * unit) * unit
+    return starts
 
 
 def _problem(

@@ -36,8 +36,8 @@ def read(written: str, markers: tuple[str, str], *, where: str) -> Marked:
         done = match.end()
         opens = match[0] == before and (before != after or begin is None)
         if opens == (begin is not None):
-            found = "again" if opens else f"without {before!r}"
-            raise CorpusError(f"{where} has {match[0]!r} at character {match.start()} {found}")
+            problem = "again" if opens else f"without {before!r}"
+            raise CorpusError(f"{where} has {match[0]!r} at character {match.start()} {problem}")
         if opens:
             begin = len(text)
         elif begin is not None:
