@@ -91,7 +91,9 @@ bin=$environment/bin
 echo "== $("$bin/python" --version), $("$bin/python" -m pip list 2>/dev/null | grep -E '^(jax|flax) ' | tr -s ' ' | paste -sd, -)"
 echo "== ruff format" && "$bin/ruff" format --check .
 echo "== ruff check" && "$bin/ruff" check .
-echo "== mypy" && "$bin/mypy"
+types=$(mktemp)
+"$bin/mypy" >"$types" 2>&1 & # one core's work, beside the tests
+checking=$!
 if [ -z "$fast" ]; then
   echo "== mkdocs"
   site=$(mktemp -d)
@@ -99,5 +101,11 @@ if [ -z "$fast" ]; then
   rm -rf "$site"
 fi
 echo "== pytest"
+status=0
 "$bin/pytest" -n "${TEST_PROCESSES:-2}" --dist loadfile --no-loadscope-reorder \
-  ${fast:+-m "not slow"} ${pytest_arguments[@]+"${pytest_arguments[@]}"}
+  ${fast:+-m "not slow"} ${pytest_arguments[@]+"${pytest_arguments[@]}"} || status=$?
+echo "== mypy"
+wait "$checking" || status=1
+cat "$types"
+rm -f "$types"
+exit $status

@@ -71,6 +71,7 @@ def alone(rows: dict[str, np.ndarray], name: str, number: int) -> dict[str, np.n
     return {key: x[of] for key, x in {**shared, **own}.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_the_loss_is_that_of_each_task_alone_by_its_share_of_the_rows(
     seed: int, model: MultiTask
@@ -98,6 +99,7 @@ def test_the_loss_is_that_of_each_task_alone_by_its_share_of_the_rows(
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_parts_of_a_batch_add_up_to_it(model: MultiTask) -> None:
     draw = np.random.default_rng(5)
     rows = batch(draw, np.array([0, 0, 1, 1, 1, 2, 3, 4, -1, 0, 3, 1]))

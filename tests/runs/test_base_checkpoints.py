@@ -97,6 +97,7 @@ def test_only_what_trains_is_saved_and_all_is_opened(run: Run, text: Path, tmp_p
     )
 
 
+@pytest.mark.slow
 def test_another_base_or_none_is_refused(run: Run, tmp_path: Path) -> None:
     trained(run, until=1)
     place = tmp_path / "base" / "checkpoints"

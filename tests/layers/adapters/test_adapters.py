@@ -84,6 +84,7 @@ def stirred(model: Any, names: tuple[str, ...]) -> Any:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [BERT, T5], ids=["bert", "t5"])
 @pytest.mark.parametrize("way", WAYS)
 def test_at_first_it_is_the_base_and_every_part_learns(

@@ -144,6 +144,7 @@ def assert_close(got: Any, want: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5 * max(1, float(jnp.abs(b).max())))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_it_equals_the_usual_way(name: str, on_tpu: list[int]) -> None:
     """Dropout too: the same key draws the same numbers."""
@@ -157,6 +158,7 @@ def test_it_equals_the_usual_way(name: str, on_tpu: list[int]) -> None:
     assert all(float(jnp.abs(x).max()) > 0 for x in jax.tree.leaves(got[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "mesh"),
     [
