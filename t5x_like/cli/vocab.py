@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     """Trains, extends or trims a vocabulary, writes it and prints its size."""
     parser = CommandParser(
         "vocab",
-        description="Trains a vocabulary on a bounded sample of a corpus or task.",
+        description="Trains a vocabulary on a bounded sample of a corpus or task, or changes one.",
         epilog=_EPILOG,
     )
     arguments.add_text(parser)
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
 
     recipe = Recipe(
         kind=args.type or "unigram",
-        size=args.size or _SIZE,
+        size=_SIZE if args.size is None else args.size,
         max_sentences=args.max_sentences,
         seed=args.seed,
         character_coverage=args.character_coverage,
@@ -89,7 +89,7 @@ def _extend(args: argparse.Namespace) -> int:
             _texts(arguments.text_data(args)),
             path,
             base,
-            size=args.size or _SIZE,
+            size=_SIZE if args.size is None else args.size,
             max_sentences=args.max_sentences,
             seed=args.seed,
         )
@@ -180,8 +180,8 @@ def _add_changes(group: Any) -> None:
     group.add_argument(
         "--trim",
         metavar="V",
-        help="a vocabulary to make smaller in place of training one: only the pieces that the text "
-        "uses are left; take it with --init_from and --exchange_vocabulary",
+        help="a vocabulary to make smaller in place of training one: only the pieces that the "
+        "sample uses are left; take it with --init_from and --exchange_vocabulary",
     )
 
 

@@ -181,6 +181,13 @@ def trim(
     sentences = sampling.sample(
         documents, max_sentences=max_sentences, seed=seed, progress=progress
     )
+    if progress:
+        print(
+            f"Keeps the pieces of {len(sentences):,} lines (a sample has at most {max_sentences:,} "
+            f"and {sampling.MAX_SAMPLE:,} characters).",
+            file=sys.stderr,
+            flush=True,
+        )
     files.save_whole(trimming.trim(base, sentences), directory)
     return directory
 
