@@ -19,6 +19,7 @@ from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 logger = logging.getLogger(__name__)
 
 _SECONDS = 0.05
+_SLICE_BYTES = 2**20
 _LONGEST_SAVE = 7 * 24 * 3600
 """Seconds by the system's clock, which may jump: Orbax ends a save that takes longer.
 
@@ -31,7 +32,9 @@ class Manager(ocp.CheckpointManager):
 
     There the process waits for the others before it raises, and they wait for its part of the step.
     `_wait_for_checkpointers` is private to Orbax: if a release does not call it, the wait is back.
-    So is `_get_old_steps_to_remove`: the steps that its policy does not keep.
+    So is `_get_old_steps_to_remove`: the steps that its policy does not keep. So is the least size
+    of the slices of an array that several devices hold: without it each device cuts its slice of
+    the smallest array, by a program for each shape, which takes longer than to write it.
     """
 
     _failure: BaseException | None = None
@@ -43,6 +46,8 @@ class Manager(ocp.CheckpointManager):
           CheckpointError: the description of a step there is damaged.
         """
         quiet_saves.quieten()
+        arrays = ocp.type_handlers.get_type_handler(jax.Array)
+        arrays._min_slice_bytes_for_replica_parallel = _SLICE_BYTES
         best = BestN(n=1, get_metric_fn=rank, reverse=True, keep_checkpoints_without_metrics=False)
         options = ocp.CheckpointManagerOptions(
             preservation_policy=AnyPreservationPolicy([LatestN(keep), best]),

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import tiny_model as tiny
 from etils import epath
+from jax.sharding import NamedSharding, PartitionSpec
 from orbax.checkpoint._src.futures import future
 
 from t5x_like.training import step
@@ -353,3 +354,22 @@ def test_checksums_list_every_file(saved: Path) -> None:
     listed = json.loads((saved / "3" / "checksums.0of1.json").read_text())
     files = {str(p.relative_to(saved / "3")) for p in (saved / "3").rglob("*") if p.is_file()}
     assert files - set(listed) == {"checksums.0of1.json"}
+
+
+def test_devices_share_the_writing_of_large_arrays_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight devices hold all; an array is cut if each writes a MiB at least."""
+    everywhere = NamedSharding(tiny.layout(data=8).mesh, PartitionSpec())
+    arrays = {"small": (8, 3), "large": (8, 2**18)}
+    tree = {name: jax.device_put(np.ones(shape), everywhere) for name, shape in arrays.items()}
+    cut = []
+    slice_of = jax.lax.slice_in_dim
+    monkeypatch.setattr(
+        jax.lax, "slice_in_dim", lambda x, **of: (cut.append(x.shape), slice_of(x, **of))[1]
+    )
+    checkpoints = Checkpoints(tmp_path)
+    state = step.TrainState(step=np.int32(1), params=tree, opt_state=(), carry=())
+    checkpoints.save(1, state, metadata={})
+    checkpoints.close()
+    assert cut == [(8, 2**18)] * 8
