@@ -64,8 +64,19 @@ importlib.machinery.PathFinder.find_spec = find_spec
 """
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--one-case", action="store_true", help="of each test, its first case of parameters alone"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files with slow tests first, by folder: workers take files whole, and shall end together."""
+    if config.getoption("--one-case"):
+        cases = {item.nodeid.partition("[")[0]: item for item in reversed(items)}
+        kept = {*cases.values()}
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
     order = {name: place for place, name in enumerate(SLOW_FOLDERS)}
     slow = {item.path for item in items if item.get_closest_marker("slow")}
 
