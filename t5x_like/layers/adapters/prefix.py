@@ -38,7 +38,7 @@ class Prefixed(Attention):
         for name, part in vars(old).items():
             if not name.startswith("_"):
                 setattr(self, name, part)
-        joined = old.key.kernel.shape[-1]
+        joined = old.query.kernel.shape[-1]
         shape = (virtual_tokens, old.num_heads, joined // old.num_heads)
 
         def make(rngs: nnx.Rngs) -> list[nnx.Param]:

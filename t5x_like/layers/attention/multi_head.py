@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 from jax.typing import DTypeLike
@@ -68,6 +69,11 @@ class Attention(nnx.Module):
     """The projections around `attend`.
 
     `scale` multiplies the queries: 1 / sqrt(d_kv), or 1 where the initialiser includes it (T5).
+    With fewer `num_kv_heads`, that many heads of keys and values are read by a group of heads of
+    queries each (Ainslie et al., 2023); None: every head has its own.
+
+    Raises:
+      ValueError: heads do not divide into groups of one size.
     """
 
     def __init__(
@@ -82,26 +88,38 @@ class Attention(nnx.Module):
         bias: bool = False,
         scale: float = 1.0,
         kernel: Kernel = automatic,
+        num_kv_heads: int | None = None,
     ) -> None:
-        def dense(init: Init, *, out: bool = False) -> Linear:
-            shape, axes = (d_model, num_heads * d_kv), ("embed", "joined_kv")
+        kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        if num_heads % kv_heads:
+            raise ValueError(
+                f"num_kv_heads={kv_heads} does not divide num_heads={num_heads}: each head of keys "
+                "and values is for a group of heads of queries, all of one size"
+            )
+
+        def dense(init: Init, *, out: bool = False, heads: int = num_heads) -> Linear:
+            shape, axes = (d_model, heads * d_kv), ("embed", "joined_kv")
             if out:
                 shape, axes = shape[::-1], axes[::-1]
             return Linear(shape, axes, init=init, dtype=dtype, rngs=rngs, bias=bias)
 
         self.query = dense(inits.query)
-        self.key = dense(inits.key)
-        self.value = dense(inits.value)
+        self.key = dense(inits.key, heads=kv_heads)
+        self.value = dense(inits.value, heads=kv_heads)
         self.out = dense(inits.out, out=True)
         self.num_heads = num_heads
+        self.group = num_heads // kv_heads
         self.scale = scale
         self.kernel = kernel
 
     def keys_values(self, x_BMD: jax.Array, *, rotary: Rotary | None = None) -> KeysValues:
-        """Keys, turned if they are to be, and values, computed once for any number of queries."""
+        """Keys, turned if they are to be, and values, computed once for any number of queries.
+
+        Both are [B, M, H, K]: those of a group of heads are repeated.
+        """
         # The length is not split here: each query needs every key.
         keys, values = (
-            constrain(self._heads(checkpoint_name(y, name)), "batch", None, "heads", "kv")
+            constrain(self._repeated(checkpoint_name(y, name)), "batch", None, "heads", "kv")
             for y, name in ((self.key(x_BMD), "key"), (self.value(x_BMD), "value"))
         )
         return KeysValues(keys if rotary is None else rotary.turn(keys), values)
@@ -128,6 +146,13 @@ class Attention(nnx.Module):
 
     def _heads(self, x_BLJ: jax.Array) -> jax.Array:
         return x_BLJ.reshape(*x_BLJ.shape[:2], self.num_heads, -1)
+
+    def _repeated(self, x_BMJ: jax.Array) -> jax.Array:
+        """Heads of keys or values, one for each head of queries."""
+        if self.group == 1:
+            return self._heads(x_BMJ)
+        heads = x_BMJ.reshape(*x_BMJ.shape[:2], self.num_heads // self.group, -1)
+        return jnp.repeat(heads, self.group, axis=2)
 
 
 def head_width(model: Any) -> int:

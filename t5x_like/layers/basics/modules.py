@@ -187,9 +187,13 @@ class Logits(nnx.Module):
     That of a tied table is not: it is a sum with the embedding's, which is in float32.
     """
 
-    def __init__(self, d_model: int, vocab_size: int, *, init: Init, rngs: nnx.Rngs) -> None:
+    def __init__(
+        self, d_model: int, vocab_size: int, *, init: Init, rngs: nnx.Rngs, bias: bool = False
+    ) -> None:
         self.kernel = above(param(init, (d_model, vocab_size), axes=("embed", "vocab"), rngs=rngs))
+        self.bias = above(param(ZEROS, (vocab_size,), axes=("vocab",), rngs=rngs)) if bias else None
 
     def token_scores(self, x_BLD: jax.Array) -> TokenScores:
-        """Products with every column, in float32."""
-        return TokenScores(x_BLD.astype(jnp.float32), self.kernel[...].T, narrow=True)
+        """Products with every column, and a bias for each where there is one, in float32."""
+        bias_V = None if self.bias is None else self.bias[...]
+        return TokenScores(x_BLD.astype(jnp.float32), self.kernel[...].T, bias_V, narrow=True)

@@ -14,7 +14,12 @@ from t5x_like.core.abilities import Body, CountsFlops, GivesStates, GuessesMaske
 from t5x_like.layers.basics.modules import Embedding
 from t5x_like.layers.families.body import WithEncoder
 from t5x_like.layers.heads.label_heads import SequenceHead
-from t5x_like.layers.heads.masked_lm import MaskedLanguageHead, at_positions, masked_sums
+from t5x_like.layers.heads.masked_lm import (
+    MaskedLanguageHead,
+    UntiedHead,
+    at_positions,
+    masked_sums,
+)
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.cross_entropy import token_sums
@@ -77,7 +82,7 @@ class EncoderPretraining(WithEncoder, Pretraining):
     config: Any
     encoder: PretrainedEncoder
     abilities = (CountsFlops, GivesStates, GuessesMasked)
-    mlm: MaskedLanguageHead
+    mlm: MaskedLanguageHead | UntiedHead
     sentence: SequenceHead | None
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
@@ -132,9 +137,8 @@ class EncoderPretraining(WithEncoder, Pretraining):
 
     def flops(self, batch: Batch) -> jax.Array:
         masked = accounting.count(batch["masked_loss_weights"])
-        table = self.encoder.tokens.table
         products = self.encoder.products(texts(batch))
-        products += masked * (accounting.matrix_size(self.mlm) + float(table.size))
+        products += masked * self.mlm.products(self.encoder.tokens)
         if self.sentence is not None:
             products += row_weights(batch).sum() * accounting.matrix_size(self.sentence)
         return accounting.step_flops(products)

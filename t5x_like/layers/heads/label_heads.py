@@ -148,7 +148,8 @@ class SequenceHead(nnx.Module):
     """Classes (or, with one class, a number or a choice's score) from one state of a row.
 
     pool -> dropout -> pooler -> dropout -> dense; the families leave out some of these. With an
-    `activation`, the pooler is a `Pooler`; or else `transform` makes it.
+    `activation`, the pooler is a `Pooler`; or else `transform` makes it. With `pool_last`, the
+    pooler reads every state, and the pool its results (EuroBERT).
     """
 
     def __init__(
@@ -164,6 +165,7 @@ class SequenceHead(nnx.Module):
         dropout_rates: tuple[float, float] = (0.0, 0.0),
         bias: bool = True,
         transform: Callable[..., Pooler | Transform] | None = None,
+        pool_last: bool = False,
     ) -> None:
         if activation is not None:
             transform = functools.partial(Pooler, init=init, activation=activation)
@@ -171,6 +173,7 @@ class SequenceHead(nnx.Module):
         shape, axes = (d_model, num_labels), ("embed", None)
         self.out = output(Linear(shape, axes, init=init, dtype=dtype, rngs=rngs, bias=bias))
         self.pool = pool
+        self.pool_last = pool_last
         self.dropout_rates = dropout_rates
         above(self)
 
@@ -188,10 +191,11 @@ class SequenceHead(nnx.Module):
     ) -> jax.Array:
         """Float32 [B, C]."""
         keys = subkeys(key, 2)
-        x_BD = self.pool(x_BLD, tokens_BL, counts_BL)
-        x_BD = dropout(x_BD, keys[0], rate=self.dropout_rates[0])
+        x = x_BLD if self.pool_last else self.pool(x_BLD, tokens_BL, counts_BL)
+        x = dropout(x, keys[0], rate=self.dropout_rates[0])
         if self.pooler is not None:
-            x_BD = self.pooler(x_BD)
+            x = self.pooler(x)
+        x_BD = self.pool(x, tokens_BL, counts_BL) if self.pool_last else x
         x_BD = dropout(x_BD, keys[1], rate=self.dropout_rates[1])
         return self.out(x_BD).astype(jnp.float32)
 

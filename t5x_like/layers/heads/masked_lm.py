@@ -16,8 +16,17 @@ from jax.typing import DTypeLike
 from t5x_like.core.partitioning import constrain
 from t5x_like.layers.basics.depth import above
 from t5x_like.layers.basics.mlp import Activation
-from t5x_like.layers.basics.modules import ZEROS, Embedding, Init, LayerNorm, Linear, param
+from t5x_like.layers.basics.modules import (
+    ZEROS,
+    Embedding,
+    Init,
+    LayerNorm,
+    Linear,
+    Logits,
+    param,
+)
 from t5x_like.layers.basics.token_scores import TokenScores
+from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.cross_entropy import TokenSums, token_sums
 
 if TYPE_CHECKING:
@@ -63,9 +72,36 @@ class MaskedLanguageHead(nnx.Module):
         x_BKE = self.norm(self.activation(self.dense(x_BKD)))
         return embedding.token_scores(x_BKE, self.bias[...])
 
+    def products(self, embedding: Embedding) -> float:
+        """Multiply-adds of a position."""
+        return accounting.matrix_size(self) + float(embedding.table.size)
+
+
+class UntiedHead(nnx.Module):
+    """Scores states with a matrix that is not the token table (NeoBERT, EuroBERT).
+
+    It is used as a `MaskedLanguageHead`, whose table is not read.
+    """
+
+    def __init__(
+        self, d_model: int, vocab_size: int, *, init: Init, bias: bool, rngs: nnx.Rngs
+    ) -> None:
+        self.logits = Logits(d_model, vocab_size, init=init, rngs=rngs, bias=bias)
+
+    def __call__(self, x_BKD: jax.Array, embedding: Embedding) -> jax.Array:
+        """Logits, float32 [B, K, V]."""
+        return self.token_scores(x_BKD, embedding).logits()
+
+    def token_scores(self, x_BKD: jax.Array, embedding: Embedding) -> TokenScores:
+        return self.logits.token_scores(x_BKD)
+
+    def products(self, embedding: Embedding) -> float:
+        """Multiply-adds of a position."""
+        return accounting.matrix_size(self)
+
 
 def masked_sums(
-    head: MaskedLanguageHead, x_BLD: jax.Array, embedding: Embedding, *, batch: Batch
+    head: MaskedLanguageHead | UntiedHead, x_BLD: jax.Array, embedding: Embedding, *, batch: Batch
 ) -> TokenSums:
     """Sums over `masked_positions` of the loss of `masked_targets`, with `masked_loss_weights`.
 

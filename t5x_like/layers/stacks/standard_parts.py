@@ -11,7 +11,7 @@ from t5x_like.layers.attention.multi_head import Attention, Inits
 from t5x_like.layers.basics import activations
 from t5x_like.layers.basics.dropout import Dropouts
 from t5x_like.layers.basics.mlp import Activation, GatedMlp, Mlp
-from t5x_like.layers.basics.modules import Init, LayerNorm
+from t5x_like.layers.basics.modules import Init, LayerNorm, RMSNorm
 from t5x_like.layers.stacks import transformer_config
 from t5x_like.layers.stacks.blocks import Parts, Placement
 
@@ -47,8 +47,19 @@ def norm(
     )
 
 
+def rms_norm(config: Config, rngs: nnx.Rngs) -> RMSNorm:
+    """A norm without a mean, as wide as the model."""
+    return RMSNorm(config.d_model, epsilon=config.norm_epsilon, dtype=config.dtype, rngs=rngs)
+
+
 def parts(
-    config: Config, placement: Placement, *, residual_init: Init | None = None, gated: bool = False
+    config: Config,
+    placement: Placement,
+    *,
+    residual_init: Init | None = None,
+    gated: bool = False,
+    rms: bool = False,
+    num_kv_heads: int | None = None,
 ) -> Parts:
     """The parts of a layer (Transformer, section 3).
 
@@ -59,6 +70,8 @@ def parts(
         the others.
       gated: whether the feed-forward part has a gate (GLU Variants, Shazeer, 2020); no part of
         such a layer has a bias.
+      rms: whether norms take no mean (Zhang and Sennrich, 2019).
+      num_kv_heads: heads of keys and values; None: as many as of queries.
     """
     init = config.init
     out = init if residual_init is None else residual_init
@@ -68,7 +81,7 @@ def parts(
         "dtype": config.dtype,
     }
     return Parts(
-        norm=lambda rngs: norm(config, rngs, bias=not gated),
+        norm=lambda rngs: rms_norm(config, rngs) if rms else norm(config, rngs, bias=not gated),
         attention=lambda rngs: Attention(
             config.d_model,
             config.num_heads,
@@ -77,6 +90,7 @@ def parts(
             bias=not gated,
             scale=config.d_kv**-0.5,
             kernel=config.kernel,
+            num_kv_heads=num_kv_heads,
             dtype=config.dtype,
             rngs=rngs,
         ),

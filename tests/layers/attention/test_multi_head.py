@@ -128,3 +128,20 @@ def test_attention_is_the_projections_around_attend():
     np.testing.assert_allclose(p, weights, atol=1e-5)
     want = mixed @ np.float64(attention.out.kernel[...]) + attention.out.bias[...]
     np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+def test_a_group_of_heads_reads_one_head_of_keys_and_values():
+    """As if the matrices of keys and values held that head once for each head of the group."""
+    init, rngs = nnx.initializers.normal(0.5), nnx.Rngs(0)
+    sizes = {"d_kv": 3, "inits": Inits.same(init), "dtype": "float32", "rngs": rngs}
+    grouped, whole = (Attention(8, 4, **sizes, num_kv_heads=kv) for kv in (2, None))
+    for name in ("query", "key", "value", "out"):
+        kernel = getattr(grouped, name).kernel[...]
+        if name in ("key", "value"):
+            kernel = jnp.repeat(kernel.reshape(8, 2, 3), 2, axis=1).reshape(8, 12)
+        getattr(whole, name).kernel[...] = kernel
+    x = jax.random.normal(jax.random.key(0), (2, 5, 8))
+    found, want = (one(x, one.keys_values(x)).values for one in (grouped, whole))
+    np.testing.assert_allclose(found, want, atol=1e-6)
+    with pytest.raises(ValueError, match="does not divide num_heads=4"):
+        Attention(8, 4, **sizes, num_kv_heads=3)
