@@ -67,8 +67,8 @@ FAMILIES = {
     ),
     "BERT": (
         "These are for encoders (Devlin et al. 2019, section 3.1). A share of the tokens is "
-        "predicted: 80 % of these are masked, 10 % replaced and 10 % kept.",
-        "mlm mlm_static mlm_whole_word mlm_specials mlm_nsp",
+        "predicted: 80 % of these are masked, 10 % replaced and 10 % kept; or all are masked.",
+        "mlm mlm_static mlm_whole_word mlm_specials mlm_all_masked mlm_nsp",
     ),
     "Chosen parts": (
         "These are for encoders, and read rows with `targets` and `parts`, the places of its parts as in SQuAD's answers; or "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -42,6 +42,8 @@ class MaskedLM(MaskedTokens):
     whole_words: bool = False
     static: bool = False
     dupe_factor: int = 1
+
+    shares: ClassVar[Mapping[str, float]] = {"mask": 0.8, "random": 0.1}  # what becomes of them
 
     def __post_init__(self) -> None:
         check_share(self, "masked_rate", zero=False)
@@ -106,7 +108,9 @@ class MaskedLM(MaskedTokens):
     ) -> dict[str, np.ndarray]:
         """Masks inputs (int32 [n], special tokens included) and returns the features."""
         positions = self._positions(inputs, self._budget(len(inputs)), rng, ids)
-        noisy = masking.masked_copy(inputs, positions, rng, ids)
+        noisy = masking.masked_copy(
+            inputs, positions, rng, ids, mask=self.shares["mask"], random=self.shares["random"]
+        )
         return masking.example(noisy, token_type_ids, inputs, positions)
 
     def _positions(
@@ -150,6 +154,17 @@ class SpecialsToo(MaskedLM):
         self, inputs: np.ndarray, budget: int, rng: np.random.Generator, ids: TokenIds
     ) -> np.ndarray:
         return _some(np.arange(len(inputs)), budget, rng)
+
+
+@dataclasses.dataclass(frozen=True)
+class AllMasked(MaskedLM):
+    """Masked tokens of running text, each of which becomes [MASK]: none is random or stays.
+
+    So mask the published codes of NeoBERT (Le Breton et al., 2025) and EuroBERT (Boizard et al.,
+    2025).
+    """
+
+    shares: ClassVar = {"mask": 1.0, "random": 0.0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,6 +223,7 @@ PRESETS = {
     "mlm_static": MaskedLM(static=True, dupe_factor=10),
     "mlm_whole_word": MaskedLM(whole_words=True),
     "mlm_specials": SpecialsToo(),
+    "mlm_all_masked": AllMasked(),
     "mlm_nsp": NextSentence(static=True, dupe_factor=10),
     "mlm_sop": SentenceOrder(),
 }
@@ -217,6 +233,7 @@ SUMMARIES = {
     "mlm_static": "masked tokens of running text, with ten fixed masks for each row (BERT)",
     "mlm_whole_word": "masked whole words of running text (BERT, whole word masking)",
     "mlm_specials": "masked tokens of running text, special ones included (ModernBERT's code)",
+    "mlm_all_masked": "masked tokens of running text, which all become [MASK] (NeoBERT, EuroBERT)",
     "mlm_nsp": "masked tokens of sentence pairs, and next sentence prediction (BERT)",
     "mlm_sop": "masked tokens of sentence pairs, and sentence order prediction (ALBERT)",
 }

@@ -146,9 +146,9 @@ def test_every_objective_says_what_it_is():
 
 PUBLISHED = """
     prefix_lm bert_style deshuffling mass_style iid_replace iid_drop span_corruption drop_spans mass
-    mlm mlm_static mlm_whole_word mlm_specials mlm_nsp mlm_sop segment_pair sentence_pair
-    full_sentences doc_sentences spanbert albert electra bart token_masking token_deletion
-    text_infilling sentence_permutation document_rotation xlnet lm ul2 distilbert
+    mlm mlm_static mlm_whole_word mlm_specials mlm_all_masked mlm_nsp mlm_sop segment_pair
+    sentence_pair full_sentences doc_sentences spanbert albert electra bart token_masking
+    token_deletion text_infilling sentence_permutation document_rotation xlnet lm ul2 distilbert
 """.split()
 
 

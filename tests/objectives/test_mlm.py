@@ -7,7 +7,14 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from t5x_like.objectives.mlm import PRESETS, MaskedLM, NextSentence, SentenceOrder, SpecialsToo
+from t5x_like.objectives.mlm import (
+    PRESETS,
+    AllMasked,
+    MaskedLM,
+    NextSentence,
+    SentenceOrder,
+    SpecialsToo,
+)
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit, Duplicated
 from t5x_like.objectives.parts.sentence_pairs import SentencePairs
 from tests.objectives.masked_examples import (
@@ -125,6 +132,14 @@ def test_eighty_ten_ten(whole_words: bool):
     assert sigmas(total - counts["same"], total, 0.8 + 0.1 * (1 - 1 / VOCAB)) < 5
 
 
+def test_all_become_masks_where_an_objective_says_so():
+    for one in many(AllMasked(masked_rate=0.2), {"targets": text(126)}, 100):
+        at = one["masked_positions"]
+        assert len(at) == round(128 * 0.2)
+        assert (one["inputs"][at] == BERT.mask).all()
+        assert (rebuilt(one)[1:-1] == text(126)).all()
+
+
 def test_the_pieces_of_a_word_are_replaced_independently():
     # Words of two pieces: 30 continues, as its id is a multiple of 3.
     sample = {"targets": np.tile(np.array([31, 30], np.int32), 50)}
@@ -184,6 +199,7 @@ def test_presets():
         "mlm_static": True,
         "mlm_whole_word": False,
         "mlm_specials": False,
+        "mlm_all_masked": False,
         "mlm_nsp": True,
         "mlm_sop": False,
     }
@@ -194,6 +210,7 @@ def test_presets():
         "mlm_static": Duplicated(ConcatenateAndSplit(510), 10),
         "mlm_whole_word": ConcatenateAndSplit(510),
         "mlm_specials": ConcatenateAndSplit(510),
+        "mlm_all_masked": ConcatenateAndSplit(510),
         "mlm_nsp": SentencePairs(509, passes=10),
         "mlm_sop": SentencePairs(509, random_probability=0),
     }
