@@ -28,6 +28,14 @@ TRANSPOSED = Transform(lambda theirs: (theirs.T,), lambda ours: ours.T)
 """PyTorch's linear layers hold [out, in]."""
 
 
+def joined(parts: int) -> Transform:
+    """Matrices [in, out] that are joined in one of PyTorch's, [outs, in]."""
+    return Transform(
+        lambda theirs: tuple(part.T for part in np.split(theirs, parts)),
+        lambda *ours: np.concatenate([part.T for part in ours]),
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Rule:
     """Our parameters `ours` are the tensor `theirs` of Hugging Face.

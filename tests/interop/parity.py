@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 MODEL_TYPES = (
-    *("bert", "roberta", "distilbert", "albert", "electra", "xlnet", "modernbert"),
+    *("bert", "roberta", "distilbert", "albert", "electra", "xlnet", "modernbert", "eurobert"),
     *("t5", "mt5", "umt5", "bart", "mbart", "gpt2", "openai-gpt"),
 )
 

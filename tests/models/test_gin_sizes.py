@@ -77,6 +77,12 @@ MODERNBERT = {
     "mmbert_small": 140_897_536,
     "mmbert_base": 307_786_240,
 }
+NEOBERT = {"neobert": 245_136_954}
+EUROBERT = {
+    "eurobert_210m": 310_266_624,
+    "eurobert_610m": 755_625_600,
+    "eurobert_2_1b": 2_403_092_736,
+}
 ALBERT = {
     "albert_base": 11_813_810,
     "albert_base_v1": 11_813_810,
@@ -117,6 +123,8 @@ FAMILIES = (
     SPANBERT,
     DISTILBERT,
     MODERNBERT,
+    NEOBERT,
+    EUROBERT,
     ALBERT,
     ELECTRA,
     GPT,

@@ -119,6 +119,13 @@ PUBLISHED = {
         {832: 2.5e-4, 1_664: 5e-4, 342_628: 5e-4, 342_629: 5e-5, 392_170: 5e-5, 402_078: 5e-8},
         2.019e12,
     ),
+    # The published code's steps, batches and rates.
+    "neobert": Figures(
+        245_136_954,
+        [(1_000_000, 2048, 1024), (50_000, 512, 4096)],
+        {1_000: 5e-5, 2_000: 1e-4, 451_000: 5.5e-5, 900_000: 1e-5, 1_049_999: 1e-5},
+        2.2e12,
+    ),
     "t5_small": Figures(60_506_624, T5, RSQRT, 1.05e12),
     "t5_base": Figures(222_903_552, T5, RSQRT, 1.05e12),
     "t5_large": Figures(737_668_096, T5, RSQRT, 1.05e12),
@@ -146,6 +153,20 @@ OURS = {
     "bart_large": Figures(
         406_291_456, [(500_000, 8000, 512)], {10_000: 4e-4, 255_000: 2e-4, 500_000: 0}, 2.05e12
     ),
+    # The paper has lengths, shares and rate. Batches and the parts' tokens are ours.
+    **{
+        name: Figures(
+            parameters,
+            [(1_017_000, 2304, 2048), (42_000, 576, 8192)],
+            {1_000: 5e-5, 2_000: 1e-4, 1_017_000: 1e-4, 1_038_000: 5e-5, 1_059_000: 0},
+            5e12,
+        )
+        for name, parameters in (
+            ("eurobert_210m", 310_266_624),
+            ("eurobert_610m", 755_625_600),
+            ("eurobert_2_1b", 2_403_092_736),
+        )
+    },
     # The paper has 3 epochs and batches of up to 4k, its code the rate and 5 % of warm-up. How many
     # steps that is supposes 1.3 pieces a word.
     "distilbert": Figures(
@@ -175,12 +196,13 @@ OURS = {
 }
 RECIPES = PUBLISHED | OURS
 MINIS = (
-    "albert bart bert bert_wwm byt5 distilbert electra gpt gpt2 legal_bert modernbert mt5 "
-    "roberta scibert spanbert t5 t5_1_1 ul2 xlnet"
+    "albert bart bert bert_wwm byt5 distilbert electra eurobert gpt gpt2 legal_bert modernbert mt5 "
+    "neobert roberta scibert spanbert t5 t5_1_1 ul2 xlnet"
 ).split()
 FULL = {
     "albert": "albert_base", "bart": "bart_base", "bert": "bert_base", "bert_wwm": "bert_wwm_large",
-    "byt5": "byt5_small", "electra": "electra_small", "modernbert": "modernbert_base",
+    "byt5": "byt5_small", "electra": "electra_small", "eurobert": "eurobert_610m",
+    "modernbert": "modernbert_base",
     "mt5": "mt5_small", "roberta": "roberta_base", "spanbert": "spanbert_base", "t5": "t5_small",
     "t5_1_1": "t5_1_1_small", "ul2": "ul2_20b", "xlnet": "xlnet_base",
 }  # fmt: skip

@@ -5,7 +5,9 @@ of any of them fails here. Our own are: Adam's b1, b2 and eps of GPT-2, and of G
 nothing of them (its fine-tuning code does), nor of its clipping; clipping, decay and dropout of
 GPT-2; b2 and eps of BART, whose clipping, decay and dropout of attention are of flags that
 circulate; the rates of UL2's denoisers and the share of its suffix; all of legal_bert but BERT's
-vocabulary; all of xlnet_base, which are the large size's.
+vocabulary; all of xlnet_base, which are the large size's; EuroBERT's vocabulary, of which the size
+is published, and its packed rows. NeoBERT's optimizer is that of its code, EuroBERT's the default
+of its trainer.
 """
 
 from __future__ import annotations
@@ -167,6 +169,20 @@ MODERNBERT = Settings(
     of_attention=0.0,
     lengths={"inputs": 1024},
 )
+NEOBERT = Settings(
+    optimizer=adam("adamw", b2=0.95, eps=1e-8),
+    vocabulary=pieces("wordpiece", 30_522, lowercase=True),
+    objective=mlm.AllMasked(masked_rate=0.2),
+    dropout=0.0,
+    lengths={"inputs": 1024},
+)
+EUROBERT = Settings(
+    optimizer=adam("adamw", b2=0.95, eps=1e-5, weight_decay=0.1),
+    vocabulary=dataclasses.replace(pieces("byte_bpe", 128_256), pattern="gpt4o"),
+    objective=mlm.AllMasked(masked_rate=0.5),
+    dropout=0.0,
+    lengths={"inputs": 2048},
+)
 ROBERTA = Settings(
     optimizer=FAIRSEQ_ADAM,
     vocabulary=pieces("byte_bpe", 50_265),
@@ -218,12 +234,14 @@ SETTINGS = {
     "electra_small": ELECTRA.but(lengths={"inputs": 128}),
     "electra_base": ELECTRA,
     "electra_large": ELECTRA.but(objective=electra.ELECTRA(masked_rate=0.25, every_token=True)),
+    "eurobert_*": EUROBERT,
     "gpt": GPT2.but(vocabulary=pieces("byte_bpe", 40_478), lengths={"targets": 512}),
     "gpt2*": GPT2,
     "legal_bert": BERT.but(vocabulary=None),
     "modernbert_base": MODERNBERT,
     "modernbert_large": MODERNBERT.but(optimizer=STABLE_ADAMW | {"peak": 5e-4}),
     "mt5_*": MT5,
+    "neobert": NEOBERT,
     "roberta_*": ROBERTA,
     "scibert": BERT.but(vocabulary=pieces("wordpiece", 31_090, lowercase=True)),
     "spanbert_*": Settings(

@@ -21,8 +21,10 @@ from t5x_like.models import (
     bert_decoder,
     distilbert,
     electra,
+    eurobert,
     gpt,
     modernbert,
+    neobert,
     prefix_lm,
     t5,
     xlnet,
@@ -45,6 +47,8 @@ MODELS: dict[str, functools.partial[Any]] = {
     "electra": functools.partial(electra.Electra, electra.Config(**LAYERS)),
     "distilbert": functools.partial(distilbert.DistilBert, distilbert.Config(**LAYERS)),
     "modernbert": functools.partial(modernbert.ModernBert, modernbert.Config(**LAYERS)),
+    "neobert": functools.partial(neobert.NeoBert, neobert.Config(**LAYERS)),
+    "eurobert": functools.partial(eurobert.EuroBert, eurobert.Config(**LAYERS)),
     "xlnet": functools.partial(xlnet.XLNet, xlnet.Config(**LAYERS)),
     "gpt2": functools.partial(gpt.Gpt, gpt.Config(**LAYERS)),
     "openai-gpt": functools.partial(gpt.Gpt, gpt.Config(**LAYERS | {"d_ff": 64}, pre_norm=False)),
@@ -53,7 +57,12 @@ MODELS: dict[str, functools.partial[Any]] = {
 }
 
 
-LACKING = {"bart": ("tags",), "openai-gpt": ("tags", "spans")}
+LACKING = {
+    "bart": ("tags",),
+    "openai-gpt": ("tags", "spans"),
+    "neobert": ("tags", "spans"),
+    "eurobert": ("spans",),
+}
 
 
 def parameters(model: nnx.Module) -> dict[str, tuple[int, ...]]:

@@ -39,7 +39,10 @@ MINIS = sorted(name for name in gin_files.published_recipes() if name.endswith("
 FAMILIES = "albert bart bert distilbert electra gpt2 modernbert roberta spanbert t5 xlnet".split()
 FOLLOWS_BERT = ("distilbert-mini", "legal_bert-mini")
 KEEPS_ITS_VOCABULARY = ("byt5-mini", *FOLLOWS_BERT)
-FIRST_PHASE = {"bert-mini": "short/run.Phase.steps", "modernbert-mini": "FIRST_STEPS"}
+FIRST_PHASE = {
+    "bert-mini": "short/run.Phase.steps",
+    **{f"{name}-mini": "FIRST_STEPS" for name in ("modernbert", "neobert", "eurobert")},
+}
 NO_RAMP = "byt5-mini mt5-mini t5-mini t5_1_1-mini ul2-mini".split()
 
 

@@ -142,13 +142,14 @@ def _evaluation(record: TrainingRecord) -> Iterator[str]:
 
 
 def _use(exported: Exported) -> str:
-    auto = auto_classes.opener(exported.architecture).name
+    opener = auto_classes.opener(exported.architecture)
+    auto, trust = opener.name, ", trust_remote_code=True" if opener.code else ""
     names = [auto, "AutoTokenizer"] if exported.has_tokenizer else [auto]
     lines = [
         "```python",
         f"from transformers import {', '.join(names)}",
         "",
-        f'model = {auto}.from_pretrained("{exported.name}")',
+        f'model = {auto}.from_pretrained("{exported.name}"{trust})',
     ]
     if exported.has_tokenizer:
         lines.append(f'tokenizer = AutoTokenizer.from_pretrained("{exported.name}")')

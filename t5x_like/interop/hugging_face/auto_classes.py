@@ -6,10 +6,14 @@ from typing import NamedTuple
 
 
 class Opener(NamedTuple):
-    """The class whose `from_pretrained` opens an architecture, and the hub's `pipeline_tag`."""
+    """The class whose `from_pretrained` opens an architecture, and the hub's `pipeline_tag`.
+
+    `code` says whether that runs code from the hub, which transformers asks the user to trust.
+    """
 
     name: str
     pipeline_tag: str | None
+    code: bool = False
 
 
 _BY_ENDING = {
@@ -32,6 +36,11 @@ _BY_ENDING = {
     "Model": Opener("AutoModel", "feature-extraction"),
 }
 _EXCEPTIONS = {
+    "NeoBERTLMHead": Opener("AutoModelForMaskedLM", "fill-mask", code=True),
+    "NeoBERTForSequenceClassification": Opener(
+        "AutoModelForSequenceClassification", "text-classification", code=True
+    ),
+    "NeoBERT": Opener("AutoModel", "feature-extraction", code=True),
     "ElectraForPreTraining": Opener("AutoModelForPreTraining", None),  # it guesses no words
     "XLNetForQuestionAnswering": Opener("", "question-answering"),
 }

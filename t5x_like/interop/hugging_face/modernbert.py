@@ -7,12 +7,10 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from t5x_like.interop import mapping
 from t5x_like.interop.hugging_face import head_classes
 from t5x_like.interop.hugging_face.configuration import activation_names, unsupported_settings
-from t5x_like.interop.mapping import Names, Rule, Transform
+from t5x_like.interop.mapping import Names, Rule
 from t5x_like.layers.heads import label_heads
 from t5x_like.layers.losses import label_losses
 from t5x_like.layers.stacks.sharing import MOST_LAYERS
@@ -57,14 +55,6 @@ _FIXED = {
     "decoder_bias": True,
     "tie_word_embeddings": True,
 }
-
-
-def _joined(parts: int) -> Transform:
-    """Matrices [in, out] that are joined in PyTorch's [outs, in]."""
-    return Transform(
-        lambda theirs: tuple(part.T for part in np.split(theirs, parts)),
-        lambda *ours: np.concatenate([part.T for part in ours]),
-    )
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[Any]:
@@ -225,13 +215,13 @@ def _body(num_layers: int) -> list[Rule]:
         Rule("embedding/tokens/table", "embeddings.tok_embeddings.weight"),
         *mapping.norm("embedding/norm", "embeddings.norm", bias=False),
         *(norm_before_attention if num_layers > 1 else ()),
-        Rule(attention, "layers.{i}.attn.Wqkv.weight", _joined(3)),
+        Rule(attention, "layers.{i}.attn.Wqkv.weight", mapping.joined(3)),
         *mapping.linear(f"{layers}/attention/out", "layers.{i}.attn.Wo", bias=False),
         *mapping.norm(f"{layers}/mlp_norm", "layers.{i}.mlp_norm", bias=False),
         Rule(
             (f"{layers}/mlp/wi_0/kernel", f"{layers}/mlp/wi_1/kernel"),
             "layers.{i}.mlp.Wi.weight",
-            _joined(2),
+            mapping.joined(2),
         ),
         *mapping.linear(f"{layers}/mlp/wo", "layers.{i}.mlp.Wo", bias=False),
         *mapping.norm("norm", "final_norm", bias=False),

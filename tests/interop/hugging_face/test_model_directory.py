@@ -41,6 +41,13 @@ MODERNBERT = {
     "classifier_dropout": 0.2,
     "global_rope_theta": 80_000.0,
 }
+EUROBERT = {
+    **{name: size for name, size in BERT.items() if name != "hidden_dropout_prob"},
+    "num_key_value_heads": 1,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 500.0,
+    "head_dim": 2,
+}
 DISTILBERT = {"vocab_size": 9, "dim": 4, "hidden_dim": 6, "n_heads": 2, "n_layers": 1}
 XLNET = {"vocab_size": 9, "d_model": 4, "d_inner": 6, "n_head": 2, "n_layer": 1, "dropout": 0.3}
 CLASSES, TAGS, CHOICES, SPANS = (
@@ -74,6 +81,7 @@ FAMILIES = {
         ("ForMaskedLM", "Model", *TASKS),
         MODERNBERT,
     ),
+    "eurobert": ("EuroBert", ("ForMaskedLM", "Model", CLASSES, TAGS), EUROBERT),
     "albert": ("Albert", ("ForPreTraining", "ForMaskedLM", "Model", *TASKS), BERT),
     "electra": ("Electra", ("ForPreTraining", "ForMaskedLM", "Model", *TASKS), BERT),
     "xlnet": (

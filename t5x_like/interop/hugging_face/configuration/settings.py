@@ -64,7 +64,7 @@ _NAMES: dict[_Kind, str] = {
         inner_group_num num_attention_heads num_heads n_heads n_head encoder_attention_heads
         decoder_attention_heads max_position_embeddings n_positions num_labels start_n_top end_n_top
         relative_attention_num_buckets relative_attention_max_distance global_attn_every_n_layers
-        local_attention
+        local_attention num_key_value_heads head_dim max_length
     """,
     _COUNT: "type_vocab_size mem_len reuse_len pad_token_id eos_token_id",
     _whole(-_MOST): "clamp_len",
@@ -74,12 +74,16 @@ _NAMES: dict[_Kind, str] = {
         summary_first_dropout summary_last_dropout resid_pdrop attn_pdrop embd_pdrop mlp_dropout
         embedding_dropout
     """,
-    _POSITIVE: "layer_norm_eps layer_norm_epsilon norm_eps global_rope_theta local_rope_theta",
-    _SPREAD: "initializer_range init_std",
+    _POSITIVE: """
+        layer_norm_eps layer_norm_epsilon norm_eps rms_norm_eps global_rope_theta local_rope_theta
+        rope_theta
+    """,
+    _SPREAD: "initializer_range init_std embedding_init_range",
     _FLAG: "is_decoder same_length scale_embedding scale_decoder_outputs tie_word_embeddings",
     _TEXT: """
         model_type hidden_act activation activation_function afn ff_activation feed_forward_proj
         attn_type problem_type hidden_activation classifier_activation classifier_pooling
+        clf_pooling
     """,
     _TEXTS: "architectures layer_types",
     _OBJECT: "id2label rope_parameters",
@@ -87,9 +91,9 @@ _NAMES: dict[_Kind, str] = {
 _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 _MAY_BE_NULL = frozenset(
     """
-    architectures classifier_dropout classifier_dropout_prob eos_token_id id2label layer_types
-    local_rope_theta mem_len n_inner num_decoder_layers pad_token_id problem_type reuse_len
-    rope_parameters
+    architectures classifier_dropout classifier_dropout_prob eos_token_id head_dim id2label
+    layer_types local_rope_theta mem_len n_inner num_decoder_layers num_key_value_heads pad_token_id
+    problem_type reuse_len rope_parameters rope_theta
     """.split()
 )
 
@@ -97,15 +101,16 @@ _MAY_BE_NULL = frozenset(
 _OF_NO_RESULT = frozenset(
     """
     _name_or_path adapters architectures attn_implementation auto_map bad_words_ids
-    begin_suppress_tokens bos_token_id chunk_size_feed_forward classifier_dropout
-    classifier_dropout_prob cls_token_id d_head decoder_start_token_id dense_act_fn
-    deterministic_flash_attn directionality diversity_penalty do_sample dtype early_stopping
-    encoder_no_repeat_ngram_size end_n_top eos_token_id exponential_decay_length_penalty
-    finetuning_task forced_bos_token_id forced_eos_token_id gradient_checkpointing id2label init_std
-    initializer_cutoff_factor initializer_factor initializer_range is_encoder_decoder is_gated_act
-    label2id language length_penalty max_length min_length model_type n_ctx no_repeat_ngram_size
-    normalize_before num_beam_groups num_beams num_return_sequences output_attentions
-    output_hidden_states output_past output_scores pad_token_id prefix problem_type qa_dropout
+    begin_suppress_tokens bos_token bos_token_id chunk_size_feed_forward classifier_dropout
+    classifier_dropout_prob cls_token_id d_head decoder_init_range decoder_start_token_id
+    dense_act_fn deterministic_flash_attn directionality diversity_penalty do_sample dtype
+    early_stopping encoder_no_repeat_ngram_size end_n_top eos_token eos_token_id
+    exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id
+    gradient_checkpointing id2label init_std initializer_cutoff_factor initializer_factor
+    initializer_range is_encoder_decoder is_gated_act label2id language length_penalty mask_token
+    mask_token_id max_length min_length model_type n_ctx no_repeat_ngram_size normalize_before
+    num_beam_groups num_beams num_return_sequences output_attentions output_hidden_states
+    output_past output_scores pad_token pad_token_id prefix pretraining_tp problem_type qa_dropout
     remove_invalid_values repad_logits_with_grad repetition_penalty return_dict
     return_dict_in_generate sep_token_id seq_classif_dropout sparse_pred_ignore_index
     sparse_prediction start_n_top static_position_embeddings summary_activation

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols.data import TokenIds
 
 _OF_COMPUTING = ("dtype", "kernel", "remat", "scan_unroll")
-_ENDING = re.compile(r"(For[A-Z]\w*|(LMHead|DoubleHeads|Encoder|)Model)$")
+_ENDING = re.compile(r"(For[A-Z]\w*|LMHead|(LMHead|DoubleHeads|Encoder|)Model)$")
 _POOLER = "sentence.pooler."
 _OF_OLD_HEADS = ("id2label", "label2id", "problem_type")
 _TEXT_TO_TEXT = ("t5", "mt5", "umt5")
