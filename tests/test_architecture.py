@@ -119,7 +119,9 @@ CONTAINED_MODELS: dict[str, set[str]] = {
     "bert_decoder": {"bert"},
     "distilbert": {"bert"},
     "electra": {"bert"},
+    "modernbert_decoder": {"modernbert"},
     "multi_task": {"finetuned"},
+    "neobert": {"eurobert"},
     "prefix_lm": {"t5"},
     "spanbert": {"bert"},
 }
@@ -257,8 +259,9 @@ def test_the_page_of_the_architecture_has_the_picture_of_the_imports():
     assert picture() in text(page)
 
 
-ONE_KIND = (".", "models", "objectives", "cli")
-"""Folders of one package of the table, one file a model, an objective, a command."""
+ONE_KIND = (".", "models", "objectives", "cli", "interop/hugging_face")
+"""Folders of one package of the table, one file a model, an objective, a command, a family at
+Hugging Face."""
 
 
 def test_a_folder_has_at_most_15_files_and_folders():

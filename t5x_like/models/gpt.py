@@ -72,7 +72,7 @@ class Gpt(DecoderOnly):
 
     @property
     def padding(self) -> int | None:
-        """The id that fills up rows; None where nothing needs it."""
+        """Only heads of tasks need it."""
         return self.config.pad_id
 
     def embedded(

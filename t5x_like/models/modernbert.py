@@ -6,7 +6,7 @@ Suffixes: B batch, L length, D d_model.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -61,15 +61,18 @@ class Config(standard_parts.Config):
     embedding_dropout_rate: float = 0.0
     pooling: Pooling = "mean"  # what heads of tasks read: the first token's state, or the mean
 
+    causal: ClassVar[bool] = False  # whether tokens after a token are hidden
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        family = type(self).__module__.rpartition(".")[2]
         for name in ("global_theta", "local_theta"):
             if not getattr(self, name) > 0:
                 raise ValueError(
-                    f"modernbert.Config.{name} must be above 0, got {getattr(self, name)}"
+                    f"{family}.Config.{name} must be above 0, got {getattr(self, name)}"
                 )
         if self.pooling not in get_args(Pooling):
-            raise ValueError(f"modernbert.Config.pooling is cls or mean, not {self.pooling!r}")
+            raise ValueError(f"{family}.Config.pooling is cls or mean, not {self.pooling!r}")
 
     @property
     def dropouts(self) -> Dropouts:
@@ -99,13 +102,18 @@ class Config(standard_parts.Config):
         return nnx.initializers.truncated_normal(self.residual_std)
 
     @property
+    def reach(self) -> tuple[int, int]:
+        """How many positions before and after a token a window shows."""
+        return self.window, 0 if self.causal else self.window
+
+    @property
     def num_global_layers(self) -> int:
         """How many layers see the whole row."""
         return -(-self.num_layers // self.global_every)
 
 
 class Encoder(EncoderBody, nnx.Module):
-    """A ModernBERT without heads.
+    """A ModernBERT, or a decoder of its layers, without heads.
 
     A batch holds int32 `encoder_input_tokens` and `encoder_attention_mask` (1 for tokens, 0 for
     padding), [B, L] each, and, where rows are packed, `encoder_segment_ids` (0 is padding) and
@@ -143,8 +151,9 @@ class Encoder(EncoderBody, nnx.Module):
     def products(self, counts_BL: jax.Array) -> jax.Array:
         """Multiply-adds of a forward pass, float32 []; in a window, of the pairs inside it."""
         config = self.config
-        near = masks.near_pairs(counts_BL, (config.window, config.window))
-        pairs = config.num_global_layers * masks.visible_pairs(counts_BL, counts_BL)
+        near = masks.near_pairs(counts_BL, config.reach)
+        whole = masks.visible_pairs(counts_BL, counts_BL, causal=config.causal)
+        pairs = config.num_global_layers * whole
         pairs += (config.num_layers - config.num_global_layers) * near
         matrices = accounting.matrix_size(self.stack) * accounting.count(counts_BL)
         return matrices + 2.0 * config.d_model * pairs
@@ -167,23 +176,42 @@ class Encoder(EncoderBody, nnx.Module):
 
 
 def views(config: Config, batch: Batch) -> list[View]:
-    """The views of the layers in turn: the whole row, and then a window `global_every` - 1 times.
+    """The views of the layers in turn.
 
     Raises:
       ValueError: the rows, which one text may fill, are longer than there are positions.
     """
     present_BL = batch["encoder_attention_mask"]
-    segments_BL, positions_BL = batch.get("encoder_segment_ids"), batch.get("encoder_positions")
+    positions_BL = batch.get("encoder_positions")
     embeddings.check_length(present_BL.shape[1], max_positions=config.max_positions)
-    traits = Traits(segments=segments_BL, positions=positions_BL)
-    whole = Mask(present=present_BL, queries=traits, keys=traits)
-    near = dataclasses.replace(whole, window=(config.window, config.window))
+    traits = Traits(segments=batch.get("encoder_segment_ids"), positions=positions_BL)
+    mask = Mask(present=present_BL, causal=config.causal, queries=traits, keys=traits)
     places_BL = jnp.arange(present_BL.shape[1])[None] if positions_BL is None else positions_BL
+    return views_through(config, mask, places_BL)
+
+
+def views_through(config: Config, mask: Mask, places_BL: jax.Array) -> list[View]:
+    """The whole row, as a mask shows it, and then a window of it `global_every` - 1 times."""
+    near = dataclasses.replace(mask, window=config.reach)
     return [
-        View(mask=whole, rotary=rotary(places_BL, d_kv=config.d_kv, theta=config.global_theta)),
+        View(mask=mask, rotary=rotary(places_BL, d_kv=config.d_kv, theta=config.global_theta)),
         *[View(mask=near, rotary=rotary(places_BL, d_kv=config.d_kv, theta=config.local_theta))]
         * (config.global_every - 1),
     ]
+
+
+def masked_head(config: Config, rngs: nnx.Rngs) -> MaskedLanguageHead:
+    """The head that scores tokens."""
+    return MaskedLanguageHead(
+        (config.d_model, config.d_model),
+        config.vocab_size,
+        init=config.residual_init,
+        activation=config.activation,
+        epsilon=config.norm_epsilon,
+        bias=False,
+        dtype=config.dtype,
+        rngs=rngs,
+    )
 
 
 class ModernBert(EncoderPretraining):
@@ -191,15 +219,6 @@ class ModernBert(EncoderPretraining):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.encoder = Encoder(config, rngs=rngs)
-        self.mlm = MaskedLanguageHead(
-            (config.d_model, config.d_model),
-            config.vocab_size,
-            init=config.residual_init,
-            activation=config.activation,
-            epsilon=config.norm_epsilon,
-            bias=False,
-            dtype=config.dtype,
-            rngs=rngs,
-        )
+        self.mlm = masked_head(config, rngs)
         self.sentence = None
         self.config = config

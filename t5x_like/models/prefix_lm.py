@@ -36,8 +36,6 @@ class Config(t5.Config):
 class PrefixLm(DecoderOnly):
     """A `DecoderOnly` with T5's layers; keys after a query, in a prefix, have their own buckets."""
 
-    padding: ClassVar = 0
-
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         made_of = t5.parts(config, bidirectional=True)
         normal = nnx.initializers.normal(1.0)
@@ -47,6 +45,11 @@ class PrefixLm(DecoderOnly):
         self.relative = t5.shared_relative(config, bidirectional=True, stack="stack", rngs=rngs)
         self.output = t5.own_output(config, rngs)
         self.config = config
+
+    @property
+    def padding(self) -> int | None:
+        """T5's."""
+        return 0
 
     def embedded(
         self,

@@ -46,6 +46,7 @@ MODELS = {
     "ElectraForTokenClassification": ("electra", {**BERT, "embedding_size": 3}),
     "DistilBertForQuestionAnswering": ("distilbert", {**DISTILBERT, "qa_dropout": 0.2}),
     "ModernBertForMaskedLM": ("modernbert", {**BERT, "local_attention": 4}),
+    "ModernBertDecoderForCausalLM": ("modernbert-decoder", {**BERT, "local_attention": 4}),
     "NeoBERTLMHead": ("neobert", {**BERT, "max_length": 7}),
     "EuroBertForSequenceClassification": ("eurobert", {**BERT, "num_key_value_heads": 1}),
     "XLNetForMultipleChoice": ("xlnet", {**XLNET, "summary_last_dropout": 0.2}),

@@ -14,6 +14,8 @@ from tiny_families import FAMILIES, ROWS
 from t5x_like.core.abilities import CountsFlops, can
 from t5x_like.core.global_batches import process_rows, to_global
 from t5x_like.core.partitioning import make_layout
+from t5x_like.core.protocols.members import lacking
+from t5x_like.core.protocols.model import Model
 from t5x_like.evaluation.evaluator import evaluate
 from t5x_like.training import step
 from t5x_like.training.compute_parameters import narrowest_dtype
@@ -217,3 +219,4 @@ def test_what_a_run_says_of_a_model_holds(dtype):
         model = nnx.eval_shape(lambda family=family: family.make(dtype=dtype)(rngs=nnx.Rngs(0)))
         assert narrowest_dtype(nnx.state(model, nnx.Param)) == dtype
         assert can(model, CountsFlops)
+        assert not lacking(model, Model)

@@ -77,6 +77,14 @@ MODERNBERT = {
     "mmbert_small": 140_897_536,
     "mmbert_base": 307_786_240,
 }
+MODERNBERT_DECODER = {
+    "ettin_17m_decoder": 16_913_600,
+    "ettin_32m_decoder": 32_081_344,
+    "ettin_68m_decoder": 68_457_664,
+    "ettin_150m_decoder": 149_655_232,
+    "ettin_400m_decoder": 395_881_664,
+    "ettin_1b_decoder": 1_031_314_112,
+}
 NEOBERT = {"neobert": 245_136_954}
 EUROBERT = {
     "eurobert_210m": 310_266_624,
@@ -123,6 +131,7 @@ FAMILIES = (
     SPANBERT,
     DISTILBERT,
     MODERNBERT,
+    MODERNBERT_DECODER,
     NEOBERT,
     EUROBERT,
     ALBERT,

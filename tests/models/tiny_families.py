@@ -21,6 +21,7 @@ from t5x_like.models import (
     eurobert,
     gpt,
     modernbert,
+    modernbert_decoder,
     neobert,
     prefix_lm,
     spanbert,
@@ -171,6 +172,11 @@ FAMILIES = {
     "bert_decoder": Family(
         bert_decoder.BertDecoder,
         bert_decoder.Config(**_ENCODER, **_STILL, d_embedding=8, padding_position=0),
+        written,
+    ),
+    "modernbert_decoder": Family(
+        modernbert_decoder.ModernBertDecoder,
+        modernbert_decoder.Config(**{**_ENCODER, "num_layers": 3}, window=2, global_every=2),
         written,
     ),
     "bart_decoder": Family(

@@ -24,6 +24,7 @@ from t5x_like.models import (
     eurobert,
     gpt,
     modernbert,
+    modernbert_decoder,
     neobert,
     prefix_lm,
     t5,
@@ -47,6 +48,9 @@ MODELS: dict[str, functools.partial[Any]] = {
     "electra": functools.partial(electra.Electra, electra.Config(**LAYERS)),
     "distilbert": functools.partial(distilbert.DistilBert, distilbert.Config(**LAYERS)),
     "modernbert": functools.partial(modernbert.ModernBert, modernbert.Config(**LAYERS)),
+    "modernbert-decoder": functools.partial(
+        modernbert_decoder.ModernBertDecoder, modernbert_decoder.Config(**LAYERS)
+    ),
     "neobert": functools.partial(neobert.NeoBert, neobert.Config(**LAYERS)),
     "eurobert": functools.partial(eurobert.EuroBert, eurobert.Config(**LAYERS)),
     "xlnet": functools.partial(xlnet.XLNet, xlnet.Config(**LAYERS)),
@@ -60,6 +64,7 @@ MODELS: dict[str, functools.partial[Any]] = {
 LACKING = {
     "bart": ("tags",),
     "openai-gpt": ("tags", "spans"),
+    "modernbert-decoder": ("tags", "spans"),
     "neobert": ("tags", "spans"),
     "eurobert": ("spans",),
 }
@@ -192,7 +197,7 @@ def test_the_last_layers_and_the_pooler_start_afresh(name: str, tmp_path: Path) 
             fresh(1)
         return
     heads = {*fresh(0)}
-    biased = name not in ("gpt2", "openai-gpt")
+    biased = name not in ("gpt2", "openai-gpt", "modernbert-decoder")
     assert heads == {"head.out.kernel"} | ({"head.out.bias"} if biased else set())
     one = {path: of for path, of in fresh(1).items() if path not in heads}
     poolers = {path for path in one if path.startswith("head.pooler.")}

@@ -9,6 +9,8 @@ A module of a family has
 - `to_hf(model)`: the contents of config.json that our (possibly abstract) model determines,
   including `model_type` and `architectures`; None where the model is not of this family;
 - `IDS`: by model type, the published special ids that config.json names and no model has;
+- `NEVER_NULL`, only where there are such: by model type, the names of ids that a number must stand
+  for: 0 where there is no other;
 - `names(model)`: its `mapping.Names`;
 - `ENDINGS`, only where it has other classes for tasks: by the form of the answers, the end of the
   name of the class that is fine-tuned;

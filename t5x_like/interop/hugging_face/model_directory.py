@@ -212,6 +212,8 @@ def _config(
     if len(config.get("id2label") or ()) != known.get("num_labels"):
         config = {name: config[name] for name in config.keys() - {"id2label", "label2id"}}
     config.pop("torch_dtype", None)  # the old name of `dtype`
+    for name in getattr(family, "NEVER_NULL", {}).get(known["model_type"], ()):
+        config[name] = config.get(name) or 0
     return {**config, **known, "dtype": "float32"}
 
 

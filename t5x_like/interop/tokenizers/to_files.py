@@ -56,6 +56,7 @@ FAMILIES = {
     "gpt2": _GPT,
     "mbart": _BART,
     "modernbert": dataclasses.replace(_BERT, token_types=False),
+    "modernbert-decoder": _GPT,
     "mt5": _T5,
     "neobert": dataclasses.replace(_BERT, token_types=False),
     "openai-gpt": _GPT,

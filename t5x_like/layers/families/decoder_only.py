@@ -23,13 +23,14 @@ from t5x_like.core.abilities import (
 from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.attention.masks import Mask, Traits
-from t5x_like.layers.attention.view import View
+from t5x_like.layers.attention.view import View, Views, views_of
 from t5x_like.layers.basics import embeddings
 from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.target_loss import TargetLoss
 from t5x_like.layers.stacks.blocks import EncoderLayer
 from t5x_like.layers.stacks.encoder import EncoderStack, with_last
+from t5x_like.layers.stacks.stack import Body
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Batch
@@ -64,12 +65,18 @@ class DecoderOnly(TargetLoss):
     Float32 `decoder_head_mask`, [B, N, H], multiplies the values of heads: 0 switches one off.
     For states, a batch may be an encoder's instead: `encoder_input_tokens`, `encoder_head_mask`.
 
-    A subclass sets the attributes below, and may give the stack a bias and a last norm.
+    A subclass sets the attributes below, and may give the stack a bias, or other views, and a last
+    norm.
     """
 
     stack: EncoderStack
     abilities: ClassVar[tuple[type, ...]] = (CountsFlops, GivesStates, ScoresTargets, Writes)
     reads_apart: ClassVar = False
+
+    @property
+    def padding(self) -> int | None:
+        """The id that fills up rows; None where nothing needs it."""
+        return None
 
     def states(self, batch: Batch, *, want: Want = LAST) -> States:
         """The states of an encoder's batch, each of a token that sees those before it."""
@@ -92,6 +99,21 @@ class DecoderOnly(TargetLoss):
         """The output of the stack, made from that of its last layer; the same by default."""
         return x_BLD
 
+    @property
+    def layers(self) -> EncoderStack:
+        """The stack that reads a row: `stack`, unless a subclass has it elsewhere."""
+        return self.stack
+
+    def views(self, mask: Mask, positions_BL: jax.Array, *, bias: jax.Array | None = None) -> Views:
+        """The view of all layers, or several in turn.
+
+        Args:
+          mask: what a whole row sees, or the query at one position of a cache.
+          positions_BL: int32 [B|1, L], those of the queries in their texts.
+          bias: what `bias` gives.
+        """
+        return View(mask=mask, bias=bias)
+
     def bias(self, length: int, *, position: jax.Array | None = None) -> jax.Array | None:
         """The attention bias, [1, H, L, L], or that of the query at `position`, [1, H, 1, L]."""
         return None
@@ -107,9 +129,11 @@ class DecoderOnly(TargetLoss):
         first, stack, last = subkeys(key, 3)
         batch = _of_decoder(batch)
         tokens_BL = batch["decoder_input_tokens"]
-        hidden = self.stack.encode(
-            self.embedded(tokens_BL, first, positions_BL=batch.get("decoder_positions")),
-            views=View(mask=_visible(batch), bias=self.bias(tokens_BL.shape[1])),
+        positions_BL = batch.get("decoder_positions")
+        places_BL = embeddings.positions_in_row(tokens_BL) if positions_BL is None else positions_BL
+        hidden = self.layers.encode(
+            self.embedded(tokens_BL, first, positions_BL=positions_BL),
+            views=self.views(_visible(batch), places_BL, bias=self.bias(tokens_BL.shape[1])),
             heads_BNH=batch.get("decoder_head_mask"),
             key=stack,
             want=want,
@@ -136,15 +160,19 @@ class DecoderOnly(TargetLoss):
         length = tokens_BL.shape[1]
         counts_BL = batch.get("decoder_segment_ids", jnp.ones_like(tokens_BL))
         starts = length - counts_BL.sum(axis=1, dtype=jnp.int32)
-        view = View(mask=_visible(batch), bias=self.bias(length))
-
-        def body(layer: EncoderLayer, x_BLD: jax.Array, _: None) -> tuple[jax.Array, KeysValues]:
-            read_BLD = layer.placement.before(layer.attention_norm, x_BLD)
-            memory = layer.attention.keys_values(read_BLD)
-            return layer(x_BLD, view=view, key=None)[0], memory
-
         positions_BL = jnp.maximum(jnp.arange(length) - starts[:, None], 0)
-        _, past = self.stack(body, self.embedded(tokens_BL, positions_BL=positions_BL))
+
+        def reading(view: View) -> Body:
+            def body(layer: EncoderLayer, x_BLD: jax.Array, _: None) -> tuple:
+                read_BLD = layer.placement.before(layer.attention_norm, x_BLD)
+                memory = layer.attention.keys_values(read_BLD, rotary=view.rotary)
+                return layer(x_BLD, view=view, key=None)[0], memory
+
+            return body
+
+        views = views_of(self.views(_visible(batch), positions_BL, bias=self.bias(length)))
+        embedded_BLD = self.embedded(tokens_BL, positions_BL=positions_BL)
+        _, past = self.layers([*map(reading, views)], embedded_BLD)
         room = [(0, 0), (0, 0), (0, max_length - length), (0, 0), (0, 0)]
         return Cache(jax.tree.map(lambda x: jnp.pad(x, room), past), starts)
 
@@ -158,22 +186,23 @@ class DecoderOnly(TargetLoss):
             causal=True,
             queries=Traits(positions=position[None]),
         )
-        x_B1D, past = self.stack.step(
-            self.embedded(tokens_B[:, None], positions_BL=position - cache.starts[:, None]),
+        positions_B1 = position - cache.starts[:, None]
+        x_B1D, past = self.layers.step(
+            self.embedded(tokens_B[:, None], positions_BL=positions_B1),
             cache.past,
             position=position,
-            views=View(mask=mask, bias=self.bias(length, position=position)),
+            views=self.views(mask, positions_B1, bias=self.bias(length, position=position)),
         )
         logits_B1V = self.token_scores(self.normed(x_B1D)).logits()
         return logits_B1V[:, 0], dataclasses.replace(cache, past=past)
 
     def tokens(self, batch: Batch) -> jax.Array:
-        return accounting.count(_segments(batch))
+        return accounting.count(segments(batch))
 
     def flops(self, batch: Batch) -> jax.Array:
         """Counts operations like an `EncoderDecoder`, with the logits of every token."""
-        segments_BL = _segments(batch)
-        config, stack = self.config, self.stack
+        segments_BL = segments(batch)
+        config, stack = self.config, self.layers
         products = accounting.encoder_products(
             stack.layers,
             segments_BL,
@@ -208,7 +237,7 @@ def _visible(batch: Batch) -> Mask:
     return Mask(causal=True, queries=traits, keys=traits)
 
 
-def _segments(batch: Batch) -> jax.Array:
+def segments(batch: Batch) -> jax.Array:
     """Each token's example, from 1; 0 is padding, which follows everything with a weight."""
     if "decoder_segment_ids" in batch:
         return batch["decoder_segment_ids"]

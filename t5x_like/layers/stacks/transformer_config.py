@@ -43,6 +43,7 @@ class Transformer:
     kernel: Kernel = automatic  # how attention is computed
 
     may_be_zero: ClassVar[tuple[str, ...]] = ("scan_unroll",)
+    parameters_of: ClassVar[type | None] = None  # another family, whose parameters are the same
 
     def __post_init__(self) -> None:
         family = type(self).__module__.rpartition(".")[2]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from t5x_like.core.buckets import storage
 from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.interop.tokenizers import added
 from t5x_like.layers.attention.multi_head import head_width
+from t5x_like.layers.stacks.transformer_config import Transformer
 from t5x_like.runs import model_config, run_directory, saved_model
 from t5x_like.runs.settings import imported
 
@@ -81,7 +82,7 @@ def follow(run: Run) -> list[str]:
     directory = run.model_dir if has_begun and run.model_dir else start.directory
     config = model_config.of(saved_model.constructor(directory), directory)
     ours = model_config.of(run.model)
-    if type(config) is not type(ours):
+    if _of_parameters(config) is not _of_parameters(ours):
         family, other = map(model_config.family, (ours, config))
         raise ValueError(
             f"this run trains a model of the family {family}, and {directory} has one of the "
@@ -91,11 +92,11 @@ def follow(run: Run) -> list[str]:
     if start.exchange and not has_begun:
         rows = model_config.rows(ids, config.vocab_size)
     config = dataclasses.replace(config, vocab_size=rows)
+    shared = {field.name for field in dataclasses.fields(ours)} - _OF_THE_RUN
     changed = {
         field.name: getattr(config, field.name)
         for field in dataclasses.fields(config)
-        if field.name not in _OF_THE_RUN
-        and getattr(config, field.name) != getattr(ours, field.name)
+        if field.name in shared and getattr(config, field.name) != getattr(ours, field.name)
     }
     for name in model_config.given(ours) & changed.keys():
         raise ValueError(
@@ -107,6 +108,12 @@ def follow(run: Run) -> list[str]:
         return lines
     sizes = model_config.bind(ours, changed, where=f"the sizes of {directory}")
     return [*lines, f"As in {directory}: {sizes}."]
+
+
+def _of_parameters(config: Any) -> type:
+    """The class of configurations whose models have the same parameters by name."""
+    other = config.parameters_of if isinstance(config, Transformer) else None
+    return other or type(config)
 
 
 def check_heads(run: Run) -> None:

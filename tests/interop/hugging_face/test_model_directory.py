@@ -81,6 +81,11 @@ FAMILIES = {
         ("ForMaskedLM", "Model", *TASKS),
         MODERNBERT,
     ),
+    "modernbert-decoder": (
+        "ModernBertDecoder",
+        ("ForCausalLM", "Model", CLASSES),
+        {**MODERNBERT, "local_attention": 6},
+    ),
     "eurobert": ("EuroBert", ("ForMaskedLM", "Model", CLASSES, TAGS), EUROBERT),
     "albert": ("Albert", ("ForPreTraining", "ForMaskedLM", "Model", *TASKS), BERT),
     "electra": ("Electra", ("ForPreTraining", "ForMaskedLM", "Model", *TASKS), BERT),
@@ -147,9 +152,9 @@ def test_a_setting_that_no_family_reads_is_named(model_type):
     transformers = pytest.importorskip("transformers")
     start, heads, sizes = FAMILIES[model_type]
     usual = transformers.AutoConfig.for_model(model_type).to_dict() | sizes
-    given = Settings({**usual, "sliding_window": 128, "use_flash": False}, "FILE")
+    given = Settings({**usual, "attention_sinks": 128, "use_flash": False}, "FILE")
     families.of_config(given).from_hf(given, start + heads[0])
-    assert given.unread() == ["sliding_window: 128"]
+    assert given.unread() == ["attention_sinks: 128"]
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,7 @@ def frame(vocabulary, tokenizer):
         ("bart", ("[CLS] a </s>", "000"), ("[CLS] a </s> </s> b </s>", "000000")),
         ("t5", ("a </s>", "00"), ("a </s> b </s>", "0000")),
         ("gpt2", ("a", "0"), ("a </s> b", "000")),
+        ("modernbert-decoder", ("a", "0"), ("a </s> b", "000")),
         ("xlnet", ("a [SEP] [CLS]", "002"), ("a [SEP] b [SEP] [CLS]", "00112")),
     ],
 )

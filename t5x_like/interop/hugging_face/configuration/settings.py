@@ -64,7 +64,7 @@ _NAMES: dict[_Kind, str] = {
         inner_group_num num_attention_heads num_heads n_heads n_head encoder_attention_heads
         decoder_attention_heads max_position_embeddings n_positions num_labels start_n_top end_n_top
         relative_attention_num_buckets relative_attention_max_distance global_attn_every_n_layers
-        local_attention num_key_value_heads head_dim max_length
+        local_attention num_key_value_heads head_dim max_length sliding_window
     """,
     _COUNT: "type_vocab_size mem_len reuse_len pad_token_id eos_token_id",
     _whole(-_MOST): "clamp_len",
