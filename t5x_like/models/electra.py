@@ -32,7 +32,6 @@ from t5x_like.layers.families.body import WithEncoder
 from t5x_like.layers.families.encoder_pretraining import Pretraining, texts
 from t5x_like.layers.heads import replaced_tokens, tying
 from t5x_like.layers.heads.copy_gate import copied_or_predicted
-from t5x_like.layers.heads.masked_lm import at_positions
 from t5x_like.layers.heads.outputs import output
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
@@ -335,8 +334,7 @@ class Electra(Pretraining):
         generator = self.whole_generator()
         if generator is None:
             return jnp.zeros((*positions_BK.shape, self.config.vocab_size))
-        x_BKD = at_positions(generator.encoder.hidden(batch, key).last, positions_BK)
-        return generator.mlm(x_BKD, generator.encoder.tokens)
+        return generator.mlm(generator.masked_states(batch, key), generator.encoder.tokens)
 
     def replaced(
         self, batch: Batch, logits_BKV: jax.Array, key: jax.Array | None = None
