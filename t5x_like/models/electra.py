@@ -261,7 +261,7 @@ class Electra(Pretraining):
     @property
     def encoder(self) -> bert.Encoder:
         """The discriminator's encoder, which is kept after pretraining."""
-        return self.discriminator.encoder
+        return self.whole_discriminator().encoder
 
     def hidden(self, batch: Batch, key: jax.Array | None = None, *, want: Want = LAST) -> States:
         """The discriminator's states of the batch's tokens, as `bert.Encoder` gives them."""
@@ -269,8 +269,8 @@ class Electra(Pretraining):
 
     @property
     def max_tokens(self) -> int | None:
-        """The discriminator's positions."""
-        return self.config.room
+        """The discriminator's."""
+        return self.discriminator.max_tokens
 
     def states(self, batch: Batch, *, want: Want = LAST) -> States:
         """Those of `hidden`, without dropout."""
@@ -282,13 +282,17 @@ class Electra(Pretraining):
 
     def marks(self, batch: Batch) -> jax.Array:
         """The discriminator's logits."""
-        return self.discriminator.marks(batch)
+        return self.whole_discriminator().marks(batch)
 
     def replaced_by_itself(self, batch: Batch) -> dict[str, jax.Array]:
         """The batch with the generator's samples at its masked positions."""
         return self.replaced(batch, self.predictions(batch))
 
-    def whole_generator(self) -> Generator | None:
+    def whole_discriminator(self) -> Any:
+        """The discriminator with what it has from the generator; here it has all by itself."""
+        return self.discriminator
+
+    def whole_generator(self) -> Any:
         """The generator with what it shares, as a separate model. None where it is uniform.
 
         Do not store it beside this model: what they share would be stored twice.
@@ -321,7 +325,7 @@ class Electra(Pretraining):
             metrics["generator_accuracy"] = (sums.correct, masked)
             metrics["generator_pseudo_perplexity"] = (sums.nll, masked)
         sampled = self.replaced(batch, logits_BKV, sampling_key)
-        discriminator_terms, more, carry = self.discriminator.terms(
+        discriminator_terms, more, carry = self.whole_discriminator().terms(
             sampled, discriminator_key, carry
         )
         for name, term in discriminator_terms.items():
@@ -363,4 +367,4 @@ class Electra(Pretraining):
     def flops(self, batch: Batch) -> jax.Array:
         generator = self.whole_generator()
         generated = jnp.float32(0) if generator is None else generator.flops(batch)
-        return generated + self.discriminator.flops(batch)
+        return generated + self.whole_discriminator().flops(batch)

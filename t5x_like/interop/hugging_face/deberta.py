@@ -2,7 +2,8 @@
 
 Transformers has no enhanced mask decoder: its class for masked tokens reads the last layer's
 states. A file that has absolute positions, as those of the authors do, belongs to a model that has
-one; transformers passes them over.
+one; transformers passes them over. It has no class for a discriminator either: one is a body whose
+file has a head as well, with the authors' names. A joint model is saved as two.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from flax import nnx
 
 from t5x_like.interop import mapping
 from t5x_like.interop.hugging_face import head_classes
 from t5x_like.interop.hugging_face.configuration import activation_names, unsupported_settings
 from t5x_like.interop.mapping import Names, Rule, Transform
 from t5x_like.layers.heads import label_heads
-from t5x_like.models import deberta
+from t5x_like.models import deberta, deberta_v3
 from t5x_like.models.finetuned import FineTuned
 
 MODEL_TYPES = ("deberta", "deberta-v2")
@@ -28,6 +30,7 @@ _CLASSES = {"deberta": "Deberta", "deberta-v2": "DebertaV2"}
 _PREFIX = "deberta."
 _MASKED = "ForMaskedLM"
 _POSITIONS = "embeddings.position_embeddings.weight"
+_MARKS = "mask_predictions"
 
 # Our setting: its name in config.json, and Hugging Face's default for v2.
 _SETTINGS = {
@@ -93,11 +96,17 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[A
 
 
 def constructor_for(make: functools.partial, weights: Any) -> functools.partial:
-    """The constructor of a model with the enhanced mask decoder, where the file has positions."""
+    """The constructor of the model that a file says more of.
+
+    It is one with the enhanced mask decoder where the file has positions, and a discriminator where
+    it has a body and a discriminator's head.
+    """
     has_positions = any(name in weights for name in (_PREFIX + _POSITIONS, _POSITIONS))
-    if make.func is not deberta.Deberta or not has_positions:
-        return make
-    return functools.partial(make.func, dataclasses.replace(make.args[0], mask_decoder=True))
+    if make.func is deberta.Deberta and has_positions:
+        return functools.partial(make.func, dataclasses.replace(make.args[0], mask_decoder=True))
+    if make.func is FineTuned and not make.keywords and f"{_MARKS}.dense.weight" in weights:
+        return functools.partial(deberta_v3.Discriminator, *make.args[0].args)
+    return make
 
 
 def _check(config: Mapping[str, Any], kind: str) -> None:
@@ -171,7 +180,12 @@ def _heads(config: Mapping[str, Any], ours: deberta.Config) -> head_classes.Head
 
 
 def to_hf(model: Any) -> dict[str, Any] | None:
-    """config.json of a (possibly abstract) model; None if it is of another family."""
+    """config.json of a (possibly abstract) model; None if it is of another family.
+
+    For a joint model it is the discriminator's; `halves` has both.
+    """
+    if isinstance(model, deberta_v3.DebertaV3):
+        return to_hf(model.discriminator)
     if not _is_ours(model):
         return None
     config: deberta.Config = model.config
@@ -200,18 +214,41 @@ def to_hf(model: Any) -> dict[str, Any] | None:
 
 def names(model: Any) -> Names:
     """The names of a model's weights in a file of its class."""
-    ending = _ending(model)
+    ending, marks = _ending(model), isinstance(model, deberta_v3.Discriminator)
     rules = mapping.under(
         body(model.config),
-        ours="encoder/" if ending == _MASKED else "body/",
-        theirs="" if ending == head_classes.BODY else _PREFIX,
+        ours="body/" if isinstance(model, FineTuned) else "encoder/",
+        theirs="" if ending == head_classes.BODY and not marks else _PREFIX,
     )
-    unused = ["cls.predictions.decoder", "mask_predictions."]
+    if marks:
+        rules += [
+            *mapping.linear("head/pooler/dense", f"{_MARKS}.dense"),
+            *mapping.norm("head/norm", f"{_MARKS}.LayerNorm"),
+            *mapping.linear("head/out", f"{_MARKS}.classifier"),
+        ]
+    unused = ["cls.predictions.decoder", *([] if marks else [f"{_MARKS}."])]
     if ending == _MASKED and model.config.mask_decoder:
         rules.append(Rule("positions", _PREFIX + _POSITIONS))
     else:
         unused += [_PREFIX + _POSITIONS, _POSITIONS]
     return Names([*rules, *_head(ending)], prefix=_PREFIX, unused=tuple(unused))
+
+
+def halves(model: Any, params: Any) -> dict[str, tuple[Any, Any]] | None:
+    """`discriminator`, with its own table, and `generator`, each with a copy of what they share."""
+    if not isinstance(model, deberta_v3.DebertaV3):
+        return None
+    generator = nnx.merge(nnx.graphdef(model), params).whole_generator()
+    of_discriminator = params["discriminator"]
+    if model.config.embedding_sharing == "gdes":
+        flat = mapping.flat(of_discriminator)
+        stored = np.asarray(flat["encoder/embedding/tokens/table"])
+        flat["encoder/embedding/tokens/table"] = stored + np.asarray(params["difference"])
+        of_discriminator = mapping.nested(flat)
+    return {
+        "discriminator": (model.discriminator, of_discriminator),
+        "generator": (generator, nnx.to_pure_dict(nnx.state(generator))),
+    }
 
 
 def body(config: deberta.Config) -> list[Rule]:
@@ -312,12 +349,14 @@ def _also(rule: Rule, alias: str) -> Rule:
 def _is_ours(model: Any) -> bool:
     if isinstance(model, FineTuned):
         return isinstance(model.body, deberta.Encoder)
-    return type(model) is deberta.Deberta
+    return isinstance(model, (deberta.Deberta, deberta_v3.Discriminator))
 
 
 def _ending(model: Any) -> str:
     """The end of the model's class name."""
-    return head_classes.ending_of(model) if isinstance(model, FineTuned) else _MASKED
+    if isinstance(model, FineTuned):
+        return head_classes.ending_of(model)
+    return _MASKED if isinstance(model, deberta.Deberta) else head_classes.BODY
 
 
 def _of_head(model: Any) -> dict[str, Any]:

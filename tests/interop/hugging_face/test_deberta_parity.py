@@ -7,10 +7,12 @@ from typing import Any
 
 import encoders
 import jax
+import jax.numpy as jnp
 import numpy as np
 import parity
 import pytest
 import torch
+from flax import nnx
 from transformers.models.deberta_v2 import modeling_deberta_v2
 
 from t5x_like.core.abilities import ALL
@@ -109,6 +111,44 @@ def test_the_head_of_the_authors_is_read(tmp_path: Any) -> None:
     head = their_model.lm_predictions.lm_head
     np.testing.assert_array_equal(found.params["mlm"]["norm"]["scale"], head.LayerNorm.weight.data)
     assert found.unused == []
+
+
+def test_the_mask_decoder_runs_the_last_layer_twice(tmp_path: Any) -> None:
+    """Theirs is put together of transformers' parts (section 3.2 and the published code)."""
+    their_model = theirs("DebertaV2", "ForMaskedLM")
+    table = torch.randn(LENGTH, SIZES["hidden_size"])
+    state = their_model.state_dict() | {"deberta.embeddings.position_embeddings.weight": table}
+    their_model.save_pretrained(tmp_path, state_dict=state)
+    found = model_directory.read(tmp_path)
+    graph = nnx.graphdef(nnx.eval_shape(lambda: found.make(rngs=nnx.Rngs(0))))
+    model = nnx.merge(graph, jax.tree.map(jnp.asarray, found.params))
+    inputs, batch = encoders.read(types=None)
+    batch, labels = encoders.masked(batch)
+    encoder = their_model.deberta.encoder
+    before = their_model.deberta(**inputs, output_hidden_states=True).hidden_states[-2]
+    query = before + table
+    for _ in range(2):
+        query, _ = encoder.layer[-1](
+            before,
+            encoder.get_attention_mask(inputs["attention_mask"]),
+            query_states=query,
+            relative_pos=encoder.get_rel_pos(before),
+            rel_embeddings=encoder.get_rel_embedding(),
+        )
+    logits = their_model.cls(query)
+    parity.close(jax.jit(model.logits)(batch), logits, counted(batch))
+    places = torch.tensor(np.asarray(batch["masked_positions"], np.int64))[..., None]
+    parity.close(jax.jit(model.guesses)(batch), torch.take_along_dim(logits, places, 1))
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+    loss.backward()
+    ours, grads = parity.loss_and_gradients(model, batch)
+    np.testing.assert_allclose(ours, loss.item(), rtol=1e-5)
+    word = their_model.deberta.embeddings.word_embeddings.weight.grad
+    for got, want in (
+        (grads.encoder.embedding.tokens.table, word),
+        (grads.encoder.distances, encoder.rel_embeddings.weight.grad),
+    ):
+        parity.close(got[...], want, atol=1e-4 * want.abs().max().item())
 
 
 V2_CONFIG = {**KINDS["DebertaV2"], "model_type": "deberta-v2"}
