@@ -11,18 +11,27 @@ from typing import TYPE_CHECKING, Literal, get_args
 import jax
 from flax import nnx
 
-from t5x_like.core.abilities import CountsFlops, GivesStates, GuessesMasked, MarksReplaced
-from t5x_like.core.abilities import ReplacesTokens
+from t5x_like.core.abilities import (
+    CountsFlops,
+    GivesStates,
+    GuessesMasked,
+    MarksReplaced,
+    ReplacesTokens,
+    TrainsInTurn,
+)
 from t5x_like.layers.basics.depth import below
+from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.basics.modules import ZEROS, param
 from t5x_like.layers.heads import replaced_tokens, tying
+from t5x_like.layers.losses import accounting
 from t5x_like.models import deberta, electra
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols.model import Batch
+    from t5x_like.core.protocols.model import Batch, Carry, Metrics
 
 EmbeddingSharing = Literal["es", "nes", "gdes"]
 _TOKENS = "encoder.embedding.tokens"
+_SAMPLED = ("encoder_input_tokens", "encoder_original_tokens")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,15 +108,14 @@ class Discriminator(electra.Discriminator):
 class DebertaV3(electra.Electra):
     """Generator and discriminator, trained together (section 3).
 
-    Batches, terms and metrics are ELECTRA's. With `gdes`, no parameter has gradients of both terms.
-    Both gradients are those of one set of parameters: the published code takes the generator's step
-    first, so that its discriminator reads a table that is one update of the generator newer.
+    Batches, terms and metrics are ELECTRA's. Where no parameter has gradients of both terms (`gdes`
+    and `nes`), a step has two turns, as in the published code: the generator's loss, from whose
+    predictions the samples are drawn, and then the discriminator's, which reads the generator's
+    table after its update. Each turn's gradient is clipped by itself.
 
     The table that is stored with the discriminator is the generator's; `difference`, [V, D], is
     what the discriminator's differs by. `whole_discriminator` has their sum.
     """
-
-    abilities = (CountsFlops, GivesStates, GuessesMasked, MarksReplaced, ReplacesTokens)
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.discriminator = Discriminator(config.of_discriminator, rngs=rngs)
@@ -115,6 +123,39 @@ class DebertaV3(electra.Electra):
         self.generator = tying.without(generator, config.shared)
         self.difference = _difference(config, rngs) if config.embedding_sharing == "gdes" else None
         self.config = config
+
+    @property
+    def abilities(self) -> tuple[type, ...]:
+        """ELECTRA's, and turns where each parameter has one."""
+        apart = self.config.embedding_sharing != "es"
+        known = (CountsFlops, GivesStates, GuessesMasked, MarksReplaced, ReplacesTokens)
+        return (*known, TrainsInTurn) if apart else known
+
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """The generator's and the discriminator's."""
+        return (0, 1)
+
+    def loss_of_turn(
+        self,
+        turn: int,
+        batch: Batch,
+        key: jax.Array | None,
+        carry: Carry,
+        weights: dict[str, jax.Array],
+    ) -> tuple[jax.Array, Metrics, Carry]:
+        """The generator's loss, whose carry has its samples, or the discriminator's."""
+        generator_key, sampling_key, discriminator_key = subkeys(key, 3)
+        if turn == 0:
+            terms, metrics, logits_BKV = self.generated(batch, generator_key)
+            metrics |= self.totals(batch, terms, weights)
+            sampled = self.replaced(batch, logits_BKV, sampling_key)
+            carry = {name: sampled[name] for name in _SAMPLED}
+        else:
+            terms, metrics = self.marked({**batch, **carry}, discriminator_key)
+            carry = ()
+        scalar, losses = accounting.combine(terms, weights)
+        return scalar, {**losses, **metrics}, carry
 
     def whole_discriminator(self) -> Discriminator:
         """The discriminator with its own table, as a separate model; do not store it beside this.

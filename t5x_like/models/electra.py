@@ -314,23 +314,34 @@ class Electra(Pretraining):
         Metrics: `generator_accuracy`, `generator_pseudo_perplexity`, and the discriminator's.
         """
         generator_key, sampling_key, discriminator_key = subkeys(key, 3)
-        terms: dict[str, Term] = {}
-        metrics: Metrics = {}
-        logits_BKV = self.predictions(batch, generator_key)
-        if self.generator is not None:
-            weights_BK = batch["masked_loss_weights"].astype(jnp.float32)
-            sums = token_sums(logits_BKV, batch["masked_targets"], weights_BL=weights_BK)
-            masked = weights_BK.sum()
-            terms["generator"] = Term(sums.cross_entropy, masked)
-            metrics["generator_accuracy"] = (sums.correct, masked)
-            metrics["generator_pseudo_perplexity"] = (sums.nll, masked)
+        terms, metrics, logits_BKV = self.generated(batch, generator_key)
         sampled = self.replaced(batch, logits_BKV, sampling_key)
-        discriminator_terms, more, carry = self.whole_discriminator().terms(
-            sampled, discriminator_key, carry
-        )
-        for name, term in discriminator_terms.items():
-            terms[name] = term._replace(coefficient=self.config.discriminator_weight)
-        return terms, metrics | more, carry
+        more_terms, more = self.marked(sampled, discriminator_key)
+        return terms | more_terms, metrics | more, carry
+
+    def generated(
+        self, batch: Batch, key: jax.Array | None
+    ) -> tuple[dict[str, Term], Metrics, jax.Array]:
+        """The generator's term, if there is one, its metrics, and its `predictions`."""
+        logits_BKV = self.predictions(batch, key)
+        if self.generator is None:
+            return {}, {}, logits_BKV
+        weights_BK = batch["masked_loss_weights"].astype(jnp.float32)
+        sums = token_sums(logits_BKV, batch["masked_targets"], weights_BL=weights_BK)
+        masked = weights_BK.sum()
+        metrics: Metrics = {
+            "generator_accuracy": (sums.correct, masked),
+            "generator_pseudo_perplexity": (sums.nll, masked),
+        }
+        return {"generator": Term(sums.cross_entropy, masked)}, metrics, logits_BKV
+
+    def marked(
+        self, sampled: Batch, key: jax.Array | None
+    ) -> tuple[dict[str, Term], Metrics]:
+        """The discriminator's term and metrics, for a batch with samples (`replaced`)."""
+        terms, metrics, _ = self.whole_discriminator().terms(sampled, key, ())
+        weight = self.config.discriminator_weight
+        return {name: term._replace(coefficient=weight) for name, term in terms.items()}, metrics
 
     def predictions(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
         """The generator's logits at the masked positions, float32 [B, K, V]."""

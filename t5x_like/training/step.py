@@ -13,6 +13,7 @@ import numpy as np
 import optax
 from flax import nnx
 
+from t5x_like.core.abilities import TrainsInTurn, can
 from t5x_like.core.global_batches import check_batch
 from t5x_like.core.partitioning import Layout, device_bytes
 from t5x_like.training import compilation
@@ -22,6 +23,7 @@ from t5x_like.training.optimization.assembly import Assembled, assemble
 from t5x_like.training.optimization.gradients import gradients
 from t5x_like.training.optimization.schedule_numbers import schedule_numbers, with_numbers
 from t5x_like.training.optimization.schedules import Schedule
+from t5x_like.training.optimization.turns import WHOLE, clipped_gradients
 from t5x_like.training.state import TrainState, abstract_state
 
 if TYPE_CHECKING:
@@ -174,6 +176,7 @@ def build(
             options.random_numbers or compilation.random_numbers(layout.platform)
         ],
         options=options,
+        turns=model.turns if can(model, TrainsInTurn) else WHOLE,
     )
     init = _inside(layout, parts.init)
     shapes = abstract_state(init, layout, params=abstract, stacked=assembled.stacked)
@@ -195,6 +198,7 @@ class _Parts:
     compute: ComputeParameters
     random_numbers: Any
     options: StepOptions
+    turns: Sequence[int | None]
 
     def init(self, key: jax.Array) -> TrainState:
         rngs = nnx.Rngs(jax.random.fold_in(key, _INITIALISATION))
@@ -213,30 +217,36 @@ class _Parts:
         transformation = with_numbers(self.transformation, numbers)
         learning_rate: Schedule | None = getattr(transformation, "learning_rate", None)
         params, frozen = self.optimizer.split(state.params)
-        gathered, gathered_frozen = map(self.compute.gather, (params, frozen))
-        grads, metrics, carry = gradients(
-            self.graphdef,
-            gathered,
-            batch=batch,
-            key=self._dropout_key(jax.random.fold_in(key, state.step)),
-            carry=state.carry,
-            microbatches=self.options.microbatches or 1,
-            frozen=gathered_frozen,
-        )
-        grads = self.optimizer.of_trained_layers(self.compute.scatter(grads))
-        norm = optax.tree.norm(grads)
-        clip = self.options.gradient_clip
-        if clip is not None:  # not in the optimizer, which sees one layer at a time
-            shrink = jnp.minimum(1.0, clip / norm)
-            grads = jax.tree.map(lambda g: g * shrink, grads)
+        key = self._dropout_key(jax.random.fold_in(key, state.step))
+
+        def of_turn(params: Any, carry: Carry, turn: int | None) -> tuple[Any, Metrics, Carry]:
+            gathered, gathered_frozen = map(self.compute.gather, (params, frozen))
+            grads, metrics, carry = gradients(
+                self.graphdef,
+                gathered,
+                batch=batch,
+                key=key,
+                carry=carry,
+                microbatches=self.options.microbatches or 1,
+                frozen=gathered_frozen,
+                turn=turn,
+            )
+            return self.optimizer.of_trained_layers(self.compute.scatter(grads)), metrics, carry
+
         optimizer = self.assemble(transformation)
+        grads, metrics, carry = clipped_gradients(
+            of_turn,
+            lambda grads: optimizer.update(grads, state.opt_state, params)[0],
+            params,
+            state.carry,
+            turns=self.turns,
+            clip=self.options.gradient_clip,
+        )
         params, opt_state = optimizer.update(grads, state.opt_state, params)
         params = freezing.merge(params, frozen)
-        weight = jnp.float32(1)
-        metrics = metrics | {"grad_norm": (norm, weight)}
         rate = {}
         if learning_rate is not None:
-            rate["learning_rate"] = (learning_rate(state.step), weight)
+            rate["learning_rate"] = (learning_rate(state.step), jnp.float32(1))
         ema = self._average(state.ema, params, state.step)
         after = TrainState(state.step + 1, params, opt_state, carry, ema)
         if self.options.bad_numbers == "skip":
