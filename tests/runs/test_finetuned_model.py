@@ -19,6 +19,8 @@ from t5x_like.models import (
     bart_decoder,
     bert,
     bert_decoder,
+    deberta,
+    deberta_v3,
     distilbert,
     electra,
     gpt,
@@ -43,6 +45,9 @@ MODELS: dict[str, functools.partial[Any]] = {
     "bert": functools.partial(bert.Bert, bert.Config(**LAYERS)),
     "albert": functools.partial(albert.Albert, albert.Config(**LAYERS)),
     "electra": functools.partial(electra.Electra, electra.Config(**LAYERS)),
+    "deberta-v2": functools.partial(
+        deberta_v3.DebertaV3, deberta_v3.Config(**LAYERS | {"num_layers": 4})
+    ),
     "distilbert": functools.partial(distilbert.DistilBert, distilbert.Config(**LAYERS)),
     "modernbert": functools.partial(modernbert.ModernBert, modernbert.Config(**LAYERS)),
     "xlnet": functools.partial(xlnet.XLNet, xlnet.Config(**LAYERS)),

@@ -41,6 +41,16 @@ MODERNBERT = {
     "classifier_dropout": 0.2,
     "global_rope_theta": 80_000.0,
 }
+DEBERTA = {
+    **BERT,
+    "num_hidden_layers": 2,
+    "relative_attention": True,
+    "position_biased_input": False,
+    "pos_att_type": "c2p|p2c",
+    "cls_dropout": 0.2,
+}
+DEBERTA_V2 = {**DEBERTA, "position_buckets": 4, "share_att_key": True}
+DEBERTA_V2 |= {"norm_rel_ebd": "layer_norm"}
 DISTILBERT = {"vocab_size": 9, "dim": 4, "hidden_dim": 6, "n_heads": 2, "n_layers": 1}
 XLNET = {"vocab_size": 9, "d_model": 4, "d_inner": 6, "n_head": 2, "n_layer": 1, "dropout": 0.3}
 CLASSES, TAGS, CHOICES, SPANS = (
@@ -74,6 +84,8 @@ FAMILIES = {
         ("ForMaskedLM", "Model", *TASKS),
         MODERNBERT,
     ),
+    "deberta": ("Deberta", ("ForMaskedLM",), DEBERTA),
+    "deberta-v2": ("DebertaV2", ("ForMaskedLM", "Model", *TASKS), DEBERTA_V2),
     "albert": ("Albert", ("ForPreTraining", "ForMaskedLM", "Model", *TASKS), BERT),
     "electra": ("Electra", ("ForPreTraining", "ForMaskedLM", "Model", *TASKS), BERT),
     "xlnet": (
