@@ -36,7 +36,7 @@ from t5x_like.layers.heads.masked_lm import MaskedLanguageHead, at_positions
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.stacks import standard_parts
 from t5x_like.layers.stacks.blocks import POST_NORM, Parts
-from t5x_like.layers.stacks.encoder import encoder_stack
+from t5x_like.layers.stacks.encoder import encoder_stack, with_last
 from t5x_like.layers.stacks.stack import gathered_layers
 
 if TYPE_CHECKING:
@@ -72,12 +72,6 @@ class Config(standard_parts.Config):
         if self.convolution and not self.convolution % 2:
             raise ValueError(
                 f"deberta.Config.convolution must be odd, or 0 for none, got {self.convolution}"
-            )
-        if (self.convolution or self.mask_decoder) and self.num_layers < 2:
-            raise ValueError(
-                "deberta.Config.num_layers must be at least 2 where mask_decoder is on, which runs "
-                f"the last layer on what the others give, or where convolution is; got "
-                f"{self.num_layers}"
             )
         if self.buckets and not 4 <= self.buckets < 2 * (self.max_positions - 1):
             raise ValueError(
@@ -227,7 +221,7 @@ class Encoder(EncoderBody, nnx.Module):
         want: Want = LAST,
         layers: int | None = None,
     ) -> States:
-        """The states of the first `layers`, None for all; at padding, embeddings are 0.
+        """The states of the first `layers`, None for all, 0: the embeddings; at padding, 0.
 
         Raises:
           ValueError: the rows are longer than there are positions.
@@ -244,20 +238,22 @@ class Encoder(EncoderBody, nnx.Module):
                 x_BLD, views=view, heads_BNH=heads_BNH, key=keys[1], want=want, part=part
             )
 
+        if layers == 0:
+            return States(x_BLD)
         if self.beside is None:
             return encode(x_BLD, None if layers is None else slice(layers))
         first = encode(x_BLD, slice(1))
-        y_BLD = self.beside(first.last, x_BLD, texts(batch), keys[2])
-        if layers == 1:
-            return first._replace(last=y_BLD)
-        return _joined(x_BLD, first, encode(y_BLD, slice(1, layers)))
+        first = with_last(first, self.beside(first.last, x_BLD, texts(batch), keys[2]))
+        if 1 in (layers, self.config.num_layers):
+            return first
+        return _joined(first, encode(first.last, slice(1, layers)))
 
 
-def _joined(x_BLD: jax.Array, first: States, rest: States) -> States:
+def _joined(first: States, rest: States) -> States:
     """The states of both parts of the layers; those of `rest` begin with what it reads."""
     states, attention = rest.states, rest.attention
     if states is not None:
-        states = jnp.concatenate([x_BLD[None], states])
+        states = jnp.concatenate([first.states[:1], states])
     if attention is not None:
         attention = jnp.concatenate([first.attention, attention])
     return States(rest.last, states, attention)

@@ -162,8 +162,8 @@ OURS = {
     ),
     # Nothing is published of these but the models: they have the figures of the others.
     "deberta_xlarge": deberta(759_430_233),
-    "deberta_v2_xlarge": deberta(887_871_588),
-    "deberta_v2_xxlarge": deberta(1_567_828_068),
+    "deberta_v2_xl": deberta(887_871_588),
+    "deberta_v2_xxl": deberta(1_567_828_068),
     "deberta_v3_xsmall": deberta_v3(131_339_749, 6e-4),
     "deberta_v3_small": deberta_v3(263_051_365, 6e-4),
     "mdeberta_v3_base": deberta_v3(515_739_513, 6e-4),

@@ -174,7 +174,6 @@ def test_what_is_not_read_says_so(changes: dict[str, Any], message: str) -> None
 def test_sizes_are_checked() -> None:
     for changes, message in (
         ({"convolution": 2}, "must be odd"),
-        ({"num_layers": 1}, "at least 2"),
         ({"buckets": 1024}, "below 2"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -47,6 +47,7 @@ DEBERTA = {
     "relative_attention": True,
     "position_biased_input": False,
     "pos_att_type": "c2p|p2c",
+    "pooler_hidden_size": 4,
     "cls_dropout": 0.2,
 }
 DEBERTA_V2 = {**DEBERTA, "position_buckets": 4, "share_att_key": True}
@@ -84,7 +85,7 @@ FAMILIES = {
         ("ForMaskedLM", "Model", *TASKS),
         MODERNBERT,
     ),
-    "deberta": ("Deberta", ("ForMaskedLM",), DEBERTA),
+    "deberta": ("Deberta", ("ForMaskedLM", CLASSES), DEBERTA),
     "deberta-v2": ("DebertaV2", ("ForMaskedLM", "Model", *TASKS), DEBERTA_V2),
     "albert": ("Albert", ("ForPreTraining", "ForMaskedLM", "Model", *TASKS), BERT),
     "electra": ("Electra", ("ForPreTraining", "ForMaskedLM", "Model", *TASKS), BERT),
