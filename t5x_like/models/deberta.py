@@ -111,11 +111,15 @@ def parts(config: Config) -> Parts:
 
 
 class Beside(nnx.Module):
-    """norm(x + activation(dropout(convolution(embeddings)))), of the first layer's output x (v2)."""
+    """norm(x + activation(dropout(convolution(embeddings)))); x is the first layer's output (v2)."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.convolution = Convolution(
-            config.d_model, width=config.convolution, init=config.init, dtype=config.dtype, rngs=rngs
+            config.d_model,
+            width=config.convolution,
+            init=config.init,
+            dtype=config.dtype,
+            rngs=rngs,
         )
         self.norm = standard_parts.norm(config, rngs)
         self.activation = config.activation
@@ -252,9 +256,9 @@ class Encoder(EncoderBody, nnx.Module):
 def _joined(first: States, rest: States) -> States:
     """The states of both parts of the layers; those of `rest` begin with what it reads."""
     states, attention = rest.states, rest.attention
-    if states is not None:
+    if first.states is not None and states is not None:
         states = jnp.concatenate([first.states[:1], states])
-    if attention is not None:
+    if first.attention is not None and attention is not None:
         attention = jnp.concatenate([first.attention, attention])
     return States(rest.last, states, attention)
 
@@ -273,6 +277,8 @@ class Deberta(EncoderPretraining):
     layer runs twice, with keys and values from the layer before it; its first queries are these
     states plus vectors of absolute positions. Positions that are not asked for are not computed.
     """
+
+    encoder: Encoder
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.encoder = Encoder(config, rngs=rngs)

@@ -69,6 +69,9 @@ class Discriminator(WithEncoder, Pretraining):
     `discriminator_loss_weights` [B, L] where a batch has them.
     """
 
+    config: Any
+    head: Any
+
     def __init__(self, config: bert.Config, *, rngs: nnx.Rngs) -> None:
         self.encoder = Encoder(config, rngs=rngs)
         self.head = replaced_tokens.ReplacedTokenHead(
@@ -242,6 +245,9 @@ class Electra(Pretraining):
     later sample counts; the published code takes the mean of the ids, which is another word.
     """
 
+    config: Any
+    generator: Any
+
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.discriminator = config.discriminator(config.of_discriminator, rngs=rngs)
         self.generator = None if config.uniform_generator else _own_generator(config, rngs)
@@ -335,9 +341,7 @@ class Electra(Pretraining):
         }
         return {"generator": Term(sums.cross_entropy, masked)}, metrics, logits_BKV
 
-    def marked(
-        self, sampled: Batch, key: jax.Array | None
-    ) -> tuple[dict[str, Term], Metrics]:
+    def marked(self, sampled: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
         """The discriminator's term and metrics, for a batch with samples (`replaced`)."""
         terms, metrics, _ = self.whole_discriminator().terms(sampled, key, ())
         weight = self.config.discriminator_weight

@@ -109,14 +109,10 @@ class NGrams(MaskedTokens):
         """Masks `sample["targets"]` (int [n], any n)."""
         inputs, token_type_ids = masking.with_specials(ids, sample["targets"])
         positions = self._positions(inputs, rng, ids)
-        noisy = masking.masked_copy(
-            inputs, positions, rng, ids, mask=self.mask, random=self.random
-        )
+        noisy = masking.masked_copy(inputs, positions, rng, ids, mask=self.mask, random=self.random)
         return masking.example(noisy, token_type_ids, inputs, positions)
 
-    def _positions(
-        self, inputs: np.ndarray, rng: np.random.Generator, ids: TokenIds
-    ) -> np.ndarray:
+    def _positions(self, inputs: np.ndarray, rng: np.random.Generator, ids: TokenIds) -> np.ndarray:
         """The positions to predict, ascending."""
         starts, sizes = np.arange(len(inputs)), np.ones(len(inputs), np.int64)
         if self.max_ngram > 1:
@@ -124,9 +120,7 @@ class NGrams(MaskedTokens):
             starts, sizes = bounds[:-1], bounds[1:] - bounds[:-1]
         is_text = ~np.isin(inputs[starts], [i for i in ids.special if i is not None])
         starts, sizes = starts[is_text], sizes[is_text]
-        marked = marked_units(
-            len(starts), rate=self.masked_rate, max_ngram=self.max_ngram, rng=rng
-        )
+        marked = marked_units(len(starts), rate=self.masked_rate, max_ngram=self.max_ngram, rng=rng)
         budget = masking.budget(len(inputs), self.masked_rate)
         fitting = marked[np.cumsum(sizes[marked]) <= budget]
         return masking.span_positions(starts[fitting], sizes[fitting])

@@ -13,7 +13,6 @@ import numpy as np
 import optax
 from flax import nnx
 
-from t5x_like.core.abilities import TrainsInTurn, can
 from t5x_like.core.global_batches import check_batch
 from t5x_like.core.partitioning import Layout, device_bytes
 from t5x_like.training import compilation
@@ -23,7 +22,7 @@ from t5x_like.training.optimization.assembly import Assembled, assemble
 from t5x_like.training.optimization.gradients import gradients
 from t5x_like.training.optimization.schedule_numbers import schedule_numbers, with_numbers
 from t5x_like.training.optimization.schedules import Schedule
-from t5x_like.training.optimization.turns import WHOLE, clipped_gradients
+from t5x_like.training.optimization.turns import clipped_gradients, turns_of
 from t5x_like.training.state import TrainState, abstract_state
 
 if TYPE_CHECKING:
@@ -176,7 +175,7 @@ def build(
             options.random_numbers or compilation.random_numbers(layout.platform)
         ],
         options=options,
-        turns=model.turns if can(model, TrainsInTurn) else WHOLE,
+        turns=turns_of(model),
     )
     init = _inside(layout, parts.init)
     shapes = abstract_state(init, layout, params=abstract, stacked=assembled.stacked)

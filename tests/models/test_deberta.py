@@ -20,9 +20,7 @@ KINDS = {"v1": {"buckets": 0}, "v2": {"buckets": 8, "convolution": 3}}
 
 
 def made(**changes: Any) -> deberta.Deberta:
-    return jax.jit(
-        lambda: deberta.Deberta(deberta.Config(**SIZES | changes), rngs=nnx.Rngs(0))
-    )()
+    return jax.jit(lambda: deberta.Deberta(deberta.Config(**SIZES | changes), rngs=nnx.Rngs(0)))()
 
 
 @pytest.mark.parametrize("kind", KINDS)

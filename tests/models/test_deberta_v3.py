@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import nnx
-from tiny_families import FAMILIES, LENGTH, masked
+from tiny_families import FAMILIES, LENGTH, ROWS, masked
 
 from t5x_like.core.parameters import is_decayed
+from t5x_like.core.partitioning import make_layout
 from t5x_like.interop.hugging_face import model_directory
 from t5x_like.models import deberta_v3
+from t5x_like.training import step
 from t5x_like.training.optimization.parameter_paths import by_path
 
 DISCRIMINATOR = "discriminator.encoder.embedding.tokens.table"
 BATCH = {name: jnp.asarray(x) for name, x in masked(np.random.default_rng(0)).items()}
+RATE, CLIP = 0.5, 0.3
 GENERATOR = "generator.encoder.embedding.tokens.table"
 
 
@@ -100,12 +105,8 @@ def test_what_is_exported_marks_as_in_training(sharing: str, tmp_path: Path) -> 
         found = model_directory.read(tmp_path / name)
         graph = nnx.graphdef(nnx.eval_shape(lambda found=found: found.make(rngs=nnx.Rngs(0))))
         back[name] = nnx.merge(graph, jax.tree.map(jnp.asarray, found.params))
-    np.testing.assert_allclose(
-        back["discriminator"].marks(BATCH), model.marks(BATCH), atol=1e-6
-    )
-    np.testing.assert_allclose(
-        back["generator"].guesses(BATCH), model.guesses(BATCH), atol=1e-6
-    )
+    np.testing.assert_allclose(back["discriminator"].marks(BATCH), model.marks(BATCH), atol=1e-6)
+    np.testing.assert_allclose(back["generator"].guesses(BATCH), model.guesses(BATCH), atol=1e-6)
 
 
 def test_packed_texts_are_marked_as_alone() -> None:
@@ -127,3 +128,59 @@ def test_settings_that_are_none_say_so() -> None:
         deberta_v3.Config(embedding_sharing="all")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="generator_depth must be above 0"):
         deberta_v3.Config(generator_depth=0.0)
+
+
+def norm(tree: Any) -> float:
+    return float(optax.tree.norm(tree))
+
+
+def test_a_step_has_the_generators_update_before_the_discriminators_loss() -> None:
+    """In microbatches, each turn clipped by itself, as if there were two optimizers."""
+    make = FAMILIES["deberta_v3"].make(exclude_original=True, temperature=1e-4)
+    layout = make_layout({"data": 1}, devices=jax.devices()[:1])
+    options = step.StepOptions(batch_size=ROWS, gradient_clip=CLIP, microbatches=4)
+    program = step.build(make, optax.sgd(RATE), layout, options)
+    state = program.init(jax.random.key(0))
+    params = jax.tree.map(jnp.copy, state.params)
+    after, metrics = program.step(state, BATCH, jax.random.key(1))
+
+    def model(params: Any) -> deberta_v3.DebertaV3:
+        return nnx.merge(program.graphdef, params)
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def of(params: Any, name: str, replaced: Any = None) -> jax.Array:
+        """The mean of one term; the samples are those of `replaced`."""
+        joint = model(params)
+        if name == "generator":
+            term = joint.generated(BATCH, None)[0][name]
+        else:
+            term = joint.marked(replaced, None)[0][name]
+        return term.coefficient * term.sum / term.weight
+
+    def moved(params: Any, grads: Any) -> Any:
+        shrink = min(1.0, CLIP / norm(grads))
+        return jax.tree.map(lambda p, g: p - RATE * shrink * g, params, grads)
+
+    # A temperature near 0 draws the likeliest token, whatever the key.
+    replaced = jax.jit(
+        lambda params: model(params).replaced(BATCH, model(params).predictions(BATCH))
+    )(params)
+    of_generator = jax.grad(of)(params, "generator")
+    first = moved(params, of_generator)
+    of_discriminator = jax.grad(of)(first, "discriminator", replaced)
+    want = moved(first, of_discriminator)
+    jax.tree.map(
+        lambda got, want: np.testing.assert_allclose(got, want, atol=2e-6), after.params, want
+    )
+    together = jax.grad(of)(params, "discriminator", replaced)
+    table = jax.tree.leaves(jax.tree.map(jnp.subtract, together, of_discriminator))
+    assert max(float(jnp.abs(x).max()) for x in table) > 1e-4  # the order makes a difference
+    assert after.carry == ()
+    total, weight = metrics["grad_norm"]
+    both = np.hypot(norm(of_generator), norm(of_discriminator))
+    np.testing.assert_allclose(total / weight, both, rtol=1e-4)
+    for name in ("generator", "discriminator"):
+        at = params if name == "generator" else first
+        sums, weights = metrics[f"{name}_loss"]
+        mean = of(at, name, replaced) / (1 if name == "generator" else 10)
+        np.testing.assert_allclose(sums / weights, mean, rtol=1e-5)

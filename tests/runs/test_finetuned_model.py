@@ -19,7 +19,6 @@ from t5x_like.models import (
     bart_decoder,
     bert,
     bert_decoder,
-    deberta,
     deberta_v3,
     distilbert,
     electra,

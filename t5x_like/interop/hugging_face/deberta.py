@@ -331,8 +331,8 @@ def _head(ending: str) -> list[Rule]:
         ]
         return [_also(rule, f"{of_authors}.{_last_names(rule)}") for rule in rules]
     if ending in (head_classes.CLASSES, head_classes.CHOICES):
-        dense = mapping.linear("head/pooler/dense", "pooler.dense")
-        return dense + mapping.linear("head/out", "classifier")
+        pooler = mapping.linear("head/pooler/dense", "pooler.dense")
+        return pooler + mapping.linear("head/out", "classifier")
     if ending == head_classes.TAGS:
         return mapping.linear("head/out", "classifier")
     return mapping.linear("head/out", "qa_outputs") if ending == head_classes.SPANS else []

@@ -21,8 +21,8 @@ from t5x_like.core.partitioning import constrain
 from t5x_like.layers.attention.attention_kernels import Attended, Kernel, KeysValues
 from t5x_like.layers.attention.multi_head import Attention, Inits, attend
 from t5x_like.layers.attention.relative_attention import of_positions, of_row
-from t5x_like.layers.attention.view import View
-from t5x_like.layers.basics.dropout import Dropouts, dropout, subkeys
+from t5x_like.layers.attention.view import OPEN, View
+from t5x_like.layers.basics.dropout import NO_DROPOUT, Dropouts, dropout, subkeys
 from t5x_like.layers.basics.modules import Init, Linear
 
 Rows = Callable[[np.ndarray], np.ndarray]
@@ -139,8 +139,8 @@ class DisentangledAttention(Attention):
         x_BLD: jax.Array,
         memory: KeysValues,
         *,
-        view: View,
-        dropouts: Dropouts,
+        view: View = OPEN,
+        dropouts: Dropouts = NO_DROPOUT,
         key: jax.Array | None = None,
     ) -> Attended:
         """[B, Q, D], and the probabilities where the kernel has them."""

@@ -9,11 +9,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from t5x_like.core.abilities import TrainsInTurn, can
+
 if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Carry, Metrics
 
-WHOLE = (None,)
-"""The turns of a model without turns: one, with the whole loss."""
+
+def turns_of(model: Any) -> Sequence[int | None]:
+    """The turns of a model; of one without turns None, for the whole loss."""
+    return model.turns if can(model, TrainsInTurn) else (None,)
 
 
 def clipped_gradients(
