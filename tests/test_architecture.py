@@ -118,6 +118,7 @@ CONTAINED_MODELS: dict[str, set[str]] = {
     "bart_decoder": {"bart"},
     "bert_decoder": {"bert"},
     "distilbert": {"bert"},
+    "deberta_v3": {"deberta", "electra"},
     "electra": {"bert"},
     "multi_task": {"finetuned"},
     "prefix_lm": {"t5"},

@@ -26,7 +26,7 @@ from t5x_like.layers.attention.disentangled import (
 from t5x_like.layers.attention.masks import Mask, Traits
 from t5x_like.layers.basics import embeddings
 from t5x_like.layers.basics.convolution import Convolution
-from t5x_like.layers.basics.depth import at, below
+from t5x_like.layers.basics.depth import above, below
 from t5x_like.layers.basics.dropout import dropout_hidden, subkeys
 from t5x_like.layers.basics.embeddings import NormedTokens
 from t5x_like.layers.basics.modules import Embedding, param
@@ -111,7 +111,7 @@ def parts(config: Config) -> Parts:
 
 
 class Beside(nnx.Module):
-    """norm(x + activation(dropout(convolution(embeddings)))); x is the first layer's output (v2)."""
+    """norm(x + activation(dropout(convolution(embeddings)))); x is of the first layer (v2)."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.convolution = Convolution(
@@ -124,7 +124,7 @@ class Beside(nnx.Module):
         self.norm = standard_parts.norm(config, rngs)
         self.activation = config.activation
         self.dropouts = config.dropouts
-        at(self, 0, of=config.num_layers)
+        below(self)
 
     def __call__(
         self,
@@ -264,10 +264,9 @@ def _joined(first: States, rest: States) -> States:
 
 
 def _positions(config: Config, rngs: nnx.Rngs) -> nnx.Param:
-    """The table of absolute positions [P, D]; its vectors are read by the last layer."""
+    """The table of absolute positions [P, D]; its vectors come after all layers but the last."""
     shape, axes = (config.max_positions, config.d_model), ("positions", "embed")
-    table = param(config.init, shape, axes=axes, multiplied=False, rngs=rngs)
-    return at(table, config.num_layers - 1, of=config.num_layers)
+    return above(param(config.init, shape, axes=axes, multiplied=False, rngs=rngs))
 
 
 class Deberta(EncoderPretraining):

@@ -65,6 +65,13 @@ def gradients(
     if microbatches == 1:
         (grads, metrics), carry = part(batch, carry, key)
         return grads, metrics, carry
+    return _in_microbatches(part, batch, carry, key, microbatches)
+
+
+def _in_microbatches(
+    part: Callable, batch: Batch, carry: Carry, key: jax.Array, microbatches: int
+) -> tuple[Any, Metrics, Carry]:
+    """The sums of all parts."""
     replicas = _Replicas(active_layout())
     part = replicas.apart(part)
 

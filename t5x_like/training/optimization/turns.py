@@ -23,8 +23,7 @@ def turns_of(model: Any) -> Sequence[int | None]:
 def clipped_gradients(
     of_turn: Callable[[Any, Carry, int | None], tuple[Any, Metrics, Carry]],
     update: Callable[[Any], Any],
-    params: Any,
-    carry: Carry,
+    start: tuple[Any, Carry],
     *,
     turns: Sequence[int | None],
     clip: float | None,
@@ -38,8 +37,8 @@ def clipped_gradients(
     Args:
       of_turn: gradients, metrics and the next carry for parameters, a carry and a turn.
       update: the parameters after a step with such gradients.
-      params: the parameters before the step.
-      carry: what the first turn reads; each later one reads what the one before returned.
+      start: the parameters before the step, and the carry that the first turn reads; each later
+        turn reads what the one before returned.
       turns: the turns, in order.
       clip: the largest norm of a turn's gradient; None for no limit.
 
@@ -47,6 +46,7 @@ def clipped_gradients(
       The sum, the metrics, and the carry of the last turn. `loss` is a vector over the terms of all
       turns; `grad_norm` is the norm before clipping.
     """
+    params, carry = start
     total, all_metrics, squares = None, [], jnp.float32(0)
     for turn in turns:
         now = params if total is None else update(total)

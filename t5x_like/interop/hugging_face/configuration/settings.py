@@ -109,9 +109,10 @@ _OF_NO_RESULT = frozenset(
     finetuning_task forced_bos_token_id forced_eos_token_id gradient_checkpointing id2label init_std
     initializer_cutoff_factor initializer_factor initializer_range is_encoder_decoder is_gated_act
     label2id language legacy length_penalty max_length min_length model_type n_ctx
-    no_repeat_ngram_size normalize_before num_beam_groups num_beams num_return_sequences output_attentions
-    output_hidden_states output_past output_scores pad_token_id pooler_dropout pooler_hidden_act
-    pooler_hidden_size prefix problem_type qa_dropout remove_invalid_values repad_logits_with_grad
+    no_repeat_ngram_size normalize_before num_beam_groups num_beams num_return_sequences
+    output_attentions output_hidden_states output_past output_scores pad_token_id pooler_dropout
+    pooler_hidden_act pooler_hidden_size prefix problem_type qa_dropout remove_invalid_values
+    repad_logits_with_grad
     repetition_penalty return_dict
     return_dict_in_generate sep_token_id seq_classif_dropout sparse_pred_ignore_index
     sparse_prediction start_n_top static_position_embeddings summary_activation
