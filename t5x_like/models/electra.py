@@ -382,4 +382,4 @@ class Electra(Pretraining):
     def flops(self, batch: Batch) -> jax.Array:
         generator = self.whole_generator()
         generated = jnp.float32(0) if generator is None else generator.flops(batch)
-        return generated + self.whole_discriminator().flops(batch)
+        return generated + self.discriminator.flops(batch)
