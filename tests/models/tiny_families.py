@@ -16,7 +16,6 @@ from t5x_like.models import (
     bart_decoder,
     bert,
     bert_decoder,
-    deberta,
     deberta_v3,
     distilbert,
     electra,
@@ -152,12 +151,9 @@ FAMILIES = {
         modernbert.Config(**{**_ENCODER, "num_layers": 3}, window=2, global_every=2),
         masked,
     ),
-    "deberta": Family(
-        deberta.Deberta, deberta.Config(**_ENCODER, **_STILL, buckets=8, convolution=3), masked
-    ),
     "deberta_v3": Family(
         deberta_v3.DebertaV3,
-        deberta_v3.Config(**{**_ENCODER, "num_layers": 4}, **_STILL, buckets=0),
+        deberta_v3.Config(**{**_ENCODER, "num_layers": 4}, **_STILL, buckets=8),
         masked,
     ),
     "albert": Family(albert.Albert, albert.Config(**_ENCODER, **_STILL, d_embedding=8), masked),
