@@ -113,6 +113,27 @@ def modernbert_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
     return batch, Theirs(model, lambda: model(**given).loss)
 
 
+def deberta_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
+    """Masked tokens by an encoder of the size of v3's base."""
+    config = transformers.DebertaV2Config(
+        hidden_size=768,
+        num_attention_heads=12,
+        num_hidden_layers=12,
+        intermediate_size=3072,
+        relative_attention=True,
+        position_buckets=256,
+        norm_rel_ebd="layer_norm",
+        share_att_key=True,
+        pos_att_type="c2p|p2c",
+        position_biased_input=False,
+    )
+    batch, labels = Rows(shape, vocab_size=config.vocab_size).masked(mask_id=128000)
+    del batch["encoder_token_type_ids"]
+    given = read(batch) | {"labels": tensor(labels)}
+    model = transformers.DebertaV2ForMaskedLM(config)
+    return batch, Theirs(model, lambda: model(**given).loss)
+
+
 def albert_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
     """Masked tokens and the order of sentences, as in version 2."""
     config = transformers.AlbertConfig(
@@ -253,6 +274,6 @@ def bart_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
 
 _MADE_BY = (
     *(bert_base, electra_small, roberta_base, modernbert_base, xlnet_base, albert_base),
-    *(t5_small, bart_base),
+    *(deberta_base, t5_small, bart_base),
 )
 FAMILIES = {make.__name__: make for make in _MADE_BY}

@@ -35,12 +35,19 @@ from t5x_like.training.optimization import optimizers
 
 LEARNING_RATE = 1e-4
 BINDINGS = ("DTYPE = 'float32'", "SCAN_UNROLL = 0")
-WITHOUT_MEMORY = ("MEM_LEN = 0",)  # for XLNet, whose rows here continue no text
+OF_FAMILY = {
+    "xlnet_base": ("MEM_LEN = 0",),  # rows here continue no text
+    # An encoder of v3's base; theirs has no mask decoder.
+    "deberta_base": (
+        *("deberta.Config.vocab_size = 128100", "deberta.Config.buckets = 256"),
+        "deberta.Config.mask_decoder = False",
+    ),
+}
 
 
 def our_step(name: str, batch: Batch, *, rows: int) -> tuple[Callable[[], object], int]:
     """A step of the published model, and its number of parameters."""
-    gin_config.load([name], BINDINGS + (WITHOUT_MEMORY if name == "xlnet_base" else ()))
+    gin_config.load([name], (*BINDINGS, *OF_FAMILY.get(name, ())))
     program = step.build(
         gin_config.macro("MODEL"),
         optimizers.adamw(LEARNING_RATE),

@@ -89,6 +89,11 @@ FAMILIES = {
         "`discriminator_loss_weights` say where the discriminator is scored.",
         "electra electra_15 electra_replace_mlm electra_all_tokens_mlm",
     ),
+    "DeBERTa": (
+        "These are for encoders (He et al. 2021), and for a generator and a discriminator (He, Gao and "
+        "Chen 2023). Words are predicted from left to right until 15 % of the row are: its last tenth rarely is.",
+        "ngrams replaced_tokens",
+    ),
     "DistilBERT": (
         "This is for a student that learns from a teacher (Sanh et al. 2019).",
         "distilbert",

@@ -118,6 +118,7 @@ CONTAINED_MODELS: dict[str, set[str]] = {
     "bart_decoder": {"bart"},
     "bert_decoder": {"bert"},
     "distilbert": {"bert"},
+    "deberta_v3": {"deberta", "electra"},
     "electra": {"bert"},
     "modernbert_decoder": {"modernbert"},
     "multi_task": {"finetuned"},

@@ -15,6 +15,8 @@ from t5x_like.core.protocols.members import lacking
 from t5x_like.core.protocols.model import Decodable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import jax
 
     from t5x_like.core.protocols.model import Batch
@@ -162,6 +164,22 @@ class CountsFlops(Protocol):
         Matrix products only, backward twice forward, without padding. It reads the shapes of its
         parameters alone.
         """
+
+
+class TrainsInTurn(Protocol):
+    """The terms of its loss come in turn in a step: a later one is that of parameters after it.
+
+    Attributes:
+      turns: the numbers of its turns, in order.
+    """
+
+    @property
+    def turns(self) -> Sequence[int]: ...
+
+    def loss_of_turn(
+        self, turn: int, batch: Batch, key: jax.Array | None, carry: Any, weights: Any
+    ) -> tuple[jax.Array, Any, Any]:
+        """The terms of a turn, as `Model.loss` gives all; each turn has the carry of the last."""
 
 
 class Writes(Decodable, Protocol):

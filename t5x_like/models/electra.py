@@ -32,7 +32,6 @@ from t5x_like.layers.families.body import WithEncoder
 from t5x_like.layers.families.encoder_pretraining import Pretraining, texts
 from t5x_like.layers.heads import replaced_tokens, tying
 from t5x_like.layers.heads.copy_gate import copied_or_predicted
-from t5x_like.layers.heads.masked_lm import at_positions
 from t5x_like.layers.heads.outputs import output
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
@@ -69,6 +68,9 @@ class Discriminator(WithEncoder, Pretraining):
     `encoder_original_tokens` [B, L]. It is scored on all tokens, or by the float32
     `discriminator_loss_weights` [B, L] where a batch has them.
     """
+
+    config: Any
+    head: Any
 
     def __init__(self, config: bert.Config, *, rngs: nnx.Rngs) -> None:
         self.encoder = Encoder(config, rngs=rngs)
@@ -243,6 +245,9 @@ class Electra(Pretraining):
     later sample counts; the published code takes the mean of the ids, which is another word.
     """
 
+    config: Any
+    generator: Any
+
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.discriminator = config.discriminator(config.of_discriminator, rngs=rngs)
         self.generator = None if config.uniform_generator else _own_generator(config, rngs)
@@ -262,7 +267,7 @@ class Electra(Pretraining):
     @property
     def encoder(self) -> bert.Encoder:
         """The discriminator's encoder, which is kept after pretraining."""
-        return self.discriminator.encoder
+        return self.whole_discriminator().encoder
 
     def hidden(self, batch: Batch, key: jax.Array | None = None, *, want: Want = LAST) -> States:
         """The discriminator's states of the batch's tokens, as `bert.Encoder` gives them."""
@@ -270,8 +275,8 @@ class Electra(Pretraining):
 
     @property
     def max_tokens(self) -> int | None:
-        """The discriminator's positions."""
-        return self.config.room
+        """The discriminator's."""
+        return self.discriminator.max_tokens
 
     def states(self, batch: Batch, *, want: Want = LAST) -> States:
         """Those of `hidden`, without dropout."""
@@ -283,13 +288,17 @@ class Electra(Pretraining):
 
     def marks(self, batch: Batch) -> jax.Array:
         """The discriminator's logits."""
-        return self.discriminator.marks(batch)
+        return self.whole_discriminator().marks(batch)
 
     def replaced_by_itself(self, batch: Batch) -> dict[str, jax.Array]:
         """The batch with the generator's samples at its masked positions."""
         return self.replaced(batch, self.predictions(batch))
 
-    def whole_generator(self) -> Generator | None:
+    def whole_discriminator(self) -> Any:
+        """The discriminator with what it has from the generator; here it has all by itself."""
+        return self.discriminator
+
+    def whole_generator(self) -> Any:
         """The generator with what it shares, as a separate model. None where it is uniform.
 
         Do not store it beside this model: what they share would be stored twice.
@@ -311,23 +320,32 @@ class Electra(Pretraining):
         Metrics: `generator_accuracy`, `generator_pseudo_perplexity`, and the discriminator's.
         """
         generator_key, sampling_key, discriminator_key = subkeys(key, 3)
-        terms: dict[str, Term] = {}
-        metrics: Metrics = {}
-        logits_BKV = self.predictions(batch, generator_key)
-        if self.generator is not None:
-            weights_BK = batch["masked_loss_weights"].astype(jnp.float32)
-            sums = token_sums(logits_BKV, batch["masked_targets"], weights_BL=weights_BK)
-            masked = weights_BK.sum()
-            terms["generator"] = Term(sums.cross_entropy, masked)
-            metrics["generator_accuracy"] = (sums.correct, masked)
-            metrics["generator_pseudo_perplexity"] = (sums.nll, masked)
+        terms, metrics, logits_BKV = self.generated(batch, generator_key)
         sampled = self.replaced(batch, logits_BKV, sampling_key)
-        discriminator_terms, more, carry = self.discriminator.terms(
-            sampled, discriminator_key, carry
-        )
-        for name, term in discriminator_terms.items():
-            terms[name] = term._replace(coefficient=self.config.discriminator_weight)
-        return terms, metrics | more, carry
+        more_terms, more = self.marked(sampled, discriminator_key)
+        return terms | more_terms, metrics | more, carry
+
+    def generated(
+        self, batch: Batch, key: jax.Array | None
+    ) -> tuple[dict[str, Term], Metrics, jax.Array]:
+        """The generator's term, if there is one, its metrics, and its `predictions`."""
+        logits_BKV = self.predictions(batch, key)
+        if self.generator is None:
+            return {}, {}, logits_BKV
+        weights_BK = batch["masked_loss_weights"].astype(jnp.float32)
+        sums = token_sums(logits_BKV, batch["masked_targets"], weights_BL=weights_BK)
+        masked = weights_BK.sum()
+        metrics: Metrics = {
+            "generator_accuracy": (sums.correct, masked),
+            "generator_pseudo_perplexity": (sums.nll, masked),
+        }
+        return {"generator": Term(sums.cross_entropy, masked)}, metrics, logits_BKV
+
+    def marked(self, sampled: Batch, key: jax.Array | None) -> tuple[dict[str, Term], Metrics]:
+        """The discriminator's term and metrics, for a batch with samples (`replaced`)."""
+        terms, metrics, _ = self.whole_discriminator().terms(sampled, key, ())
+        weight = self.config.discriminator_weight
+        return {name: term._replace(coefficient=weight) for name, term in terms.items()}, metrics
 
     def predictions(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
         """The generator's logits at the masked positions, float32 [B, K, V]."""
@@ -335,8 +353,7 @@ class Electra(Pretraining):
         generator = self.whole_generator()
         if generator is None:
             return jnp.zeros((*positions_BK.shape, self.config.vocab_size))
-        x_BKD = at_positions(generator.encoder.hidden(batch, key).last, positions_BK)
-        return generator.mlm(x_BKD, generator.encoder.tokens)
+        return generator.mlm(generator.masked_states(batch, key), generator.encoder.tokens)
 
     def replaced(
         self, batch: Batch, logits_BKV: jax.Array, key: jax.Array | None = None

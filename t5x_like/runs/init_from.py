@@ -57,6 +57,8 @@ class InitFrom:
       model: whether the run's model has the sizes and the functions of the saved one, too.
       grow: whether larger parameters are filled with the saved ones, and deeper stacks repeat
         layers.
+      added: {saved path: saved path of what is added to it}, for a parameter that is stored in two
+        parts (`deberta_v3.DebertaV3`); paths as they were saved, before `rename`.
       exchange: whether the run's vocabulary takes the place of the saved one, whatever its ids. The
         row of each id is that of the same piece, or the mean of the saved pieces of its text; it is
         initialised where the saved vocabulary knows neither.
@@ -69,6 +71,7 @@ class InitFrom:
     layers: Sequence[int] | None = None
     model: bool = False
     grow: bool = False
+    added: Mapping[str, str] = dataclasses.field(default_factory=dict)
     exchange: bool = False
 
     def __post_init__(self) -> None:
@@ -173,7 +176,8 @@ class InitFrom:
         means = self._new_ids(vocabulary)
         if means and vocabulary is not None:
             log.message(f"  {self._said_of(means, vocabulary)}")
-        return initial_parameters.take(plan, params, restored.state, means=means)
+        saved = initial_parameters.summed(restored.state, self.added)
+        return initial_parameters.take(plan, params, saved, means=means)
 
     def bases(
         self, paths: Collection[str], *, model: Any, vocabulary: Vocabulary | None
@@ -195,6 +199,7 @@ class InitFrom:
             for path, source in plan.sources.items()
             if path in paths
             and source.whole
+            and source.path not in self.added
             and (source.shape, leaves[source.path].dtype) == (ours[path].shape, ours[path].dtype)
         }
         if self._new_ids(vocabulary):

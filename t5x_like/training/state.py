@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.core.partitioning import Layout, map_parameters
 from t5x_like.training.optimization.optimizer_shardings import optimizer_shardings
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols.model import Carry
+    from t5x_like.core.protocols.model import Carry, Metrics
 
 
 @jax.tree_util.register_dataclass
@@ -58,3 +59,21 @@ def abstract_state(
     return jax.tree.map(
         lambda leaf, s: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=s), shapes, states
     )
+
+
+def if_finite(
+    after: TrainState, before: TrainState, metrics: Metrics
+) -> tuple[TrainState, Metrics]:
+    """The state after a step, or that before it, one step on, if a metric is not finite.
+
+    Then all metrics weigh nothing, and `skipped` is 1.
+    """
+    good = jnp.stack([jnp.isfinite(total).all() for total, _ in metrics.values()]).all()
+
+    def chosen(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where(good, new, old)
+
+    chosen_state = jax.tree.map(chosen, dataclasses.replace(after, step=before.step), before)
+    finite_metrics = jax.tree.map(lambda total: chosen(total, jnp.zeros_like(total)), metrics)
+    finite_metrics["skipped"] = (1 - good.astype(jnp.float32), jnp.float32(1))
+    return dataclasses.replace(chosen_state, step=after.step), finite_metrics

@@ -22,7 +22,8 @@ from t5x_like.training.optimization.assembly import Assembled, assemble
 from t5x_like.training.optimization.gradients import gradients
 from t5x_like.training.optimization.schedule_numbers import schedule_numbers, with_numbers
 from t5x_like.training.optimization.schedules import Schedule
-from t5x_like.training.state import TrainState, abstract_state
+from t5x_like.training.optimization.turns import clipped_gradients, turns_of
+from t5x_like.training.state import TrainState, abstract_state, if_finite
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Batch, Carry, Metrics, Model
@@ -174,6 +175,7 @@ def build(
             options.random_numbers or compilation.random_numbers(layout.platform)
         ],
         options=options,
+        turns=turns_of(model),
     )
     init = _inside(layout, parts.init)
     shapes = abstract_state(init, layout, params=abstract, stacked=assembled.stacked)
@@ -195,6 +197,7 @@ class _Parts:
     compute: ComputeParameters
     random_numbers: Any
     options: StepOptions
+    turns: Sequence[int | None]
 
     def init(self, key: jax.Array) -> TrainState:
         rngs = nnx.Rngs(jax.random.fold_in(key, _INITIALISATION))
@@ -212,36 +215,41 @@ class _Parts:
     ) -> tuple[TrainState, Metrics]:
         transformation = with_numbers(self.transformation, numbers)
         learning_rate: Schedule | None = getattr(transformation, "learning_rate", None)
-        params, frozen = self.optimizer.split(state.params)
-        gathered, gathered_frozen = map(self.compute.gather, (params, frozen))
-        grads, metrics, carry = gradients(
-            self.graphdef,
-            gathered,
-            batch=batch,
-            key=self._dropout_key(jax.random.fold_in(key, state.step)),
-            carry=state.carry,
-            microbatches=self.options.microbatches or 1,
-            frozen=gathered_frozen,
+        optimizer, (params, frozen) = (
+            self.assemble(transformation),
+            self.optimizer.split(state.params),
         )
-        grads = self.optimizer.of_trained_layers(self.compute.scatter(grads))
-        norm = optax.tree.norm(grads)
-        clip = self.options.gradient_clip
-        if clip is not None:  # not in the optimizer, which sees one layer at a time
-            shrink = jnp.minimum(1.0, clip / norm)
-            grads = jax.tree.map(lambda g: g * shrink, grads)
-        optimizer = self.assemble(transformation)
+        key = self._dropout_key(jax.random.fold_in(key, state.step))
+
+        def of_turn(params: Any, carry: Carry, turn: int | None) -> tuple[Any, Metrics, Carry]:
+            grads, metrics, carry = gradients(
+                self.graphdef,
+                self.compute.gather(params),
+                batch=batch,
+                key=key,
+                carry=carry,
+                microbatches=self.options.microbatches or 1,
+                frozen=self.compute.gather(frozen),
+                turn=turn,
+            )
+            return self.optimizer.of_trained_layers(self.compute.scatter(grads)), metrics, carry
+
+        grads, metrics, carry = clipped_gradients(
+            of_turn,
+            lambda grads: optimizer.update(grads, state.opt_state, params)[0],
+            (params, state.carry),
+            turns=self.turns,
+            clip=self.options.gradient_clip,
+        )
         params, opt_state = optimizer.update(grads, state.opt_state, params)
         params = freezing.merge(params, frozen)
-        weight = jnp.float32(1)
-        metrics = metrics | {"grad_norm": (norm, weight)}
-        rate = {}
         if learning_rate is not None:
-            rate["learning_rate"] = (learning_rate(state.step), weight)
+            metrics["learning_rate"] = (learning_rate(state.step), jnp.float32(1))
         ema = self._average(state.ema, params, state.step)
         after = TrainState(state.step + 1, params, opt_state, carry, ema)
         if self.options.bad_numbers == "skip":
-            after, metrics = _if_finite(after, state, metrics | rate)
-        return after, metrics | rate
+            after, metrics = if_finite(after, state, metrics)
+        return after, metrics
 
     def evaluate(self, params: Any, batch: Batch, carry: Carry) -> tuple[Metrics, Carry]:
         model = nnx.merge(self.graphdef, self.compute.gather(params))
@@ -270,24 +278,6 @@ class _Parts:
 
         averages = jax.tree.map(average, ema, params, self.optimizer.mask)
         return freezing.chosen_layers(averages, params, self.optimizer.mask)
-
-
-def _if_finite(
-    after: TrainState, before: TrainState, metrics: Metrics
-) -> tuple[TrainState, Metrics]:
-    """The state after a step, or that before it, one step on, if a metric is not finite.
-
-    Then all metrics weigh nothing, and `skipped` is 1.
-    """
-    good = jnp.stack([jnp.isfinite(total).all() for total, _ in metrics.values()]).all()
-
-    def chosen(new: jax.Array, old: jax.Array) -> jax.Array:
-        return jnp.where(good, new, old)
-
-    chosen_state = jax.tree.map(chosen, dataclasses.replace(after, step=before.step), before)
-    finite_metrics = jax.tree.map(lambda total: chosen(total, jnp.zeros_like(total)), metrics)
-    finite_metrics["skipped"] = (1 - good.astype(jnp.float32), jnp.float32(1))
-    return dataclasses.replace(chosen_state, step=after.step), finite_metrics
 
 
 def _compile(

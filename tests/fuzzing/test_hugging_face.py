@@ -39,6 +39,19 @@ DISTILBERT = {
     "n_layers": 1,
     "max_position_embeddings": 7,
 }
+DEBERTA = {
+    **BERT,
+    "num_hidden_layers": 2,
+    "relative_attention": True,
+    "position_biased_input": False,
+    "type_vocab_size": 0,
+    "pos_att_type": "c2p|p2c",
+    "position_buckets": 4,
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "conv_kernel_size": 3,
+    "conv_act": "gelu",
+}
 MODELS = {
     "BertForPreTraining": ("bert", {**BERT, "hidden_act": "relu"}),
     "RobertaForSequenceClassification": ("roberta", {**BERT, "classifier_dropout": None}),
@@ -49,6 +62,7 @@ MODELS = {
     "ModernBertDecoderForCausalLM": ("modernbert-decoder", {**BERT, "local_attention": 4}),
     "NeoBERTLMHead": ("neobert", {**BERT, "max_length": 7}),
     "EuroBertForSequenceClassification": ("eurobert", {**BERT, "num_key_value_heads": 1}),
+    "DebertaV2ForMaskedLM": ("deberta-v2", DEBERTA),
     "XLNetForMultipleChoice": ("xlnet", {**XLNET, "summary_last_dropout": 0.2}),
     "T5ForConditionalGeneration": ("t5", {**T5, "feed_forward_proj": "gated-gelu"}),
     "BartForConditionalGeneration": ("bart", {**BART, "scale_embedding": True}),

@@ -73,7 +73,7 @@ def same(state, other, atol=2e-6):
 
 
 # Each microbatch would draw its own samples: test_electra.py takes the likeliest ones.
-SAMPLING = ("electra", "electra_all_tokens")
+SAMPLING = ("electra", "electra_all_tokens", "deberta_v3")
 
 # Of families with the same kind of layers, one is tested: an encoder, one whose layers share,
 # two streams, an encoder-decoder, a decoder.

@@ -91,6 +91,32 @@ EUROBERT = {
     "eurobert_610m": 755_625_600,
     "eurobert_2_1b": 2_403_092_736,
 }
+# transformers' class for masked tokens, and a table of absolute positions.
+DEBERTA = {
+    "deberta_base": 139_244_121 + 512 * 768,
+    "deberta_large": 406_264_921 + 512 * 1024,
+    "deberta_xlarge": 758_905_945 + 512 * 1024,
+    "deberta_v2_xl": 887_085_156 + 512 * 1536,
+    "deberta_v2_xxl": 1_567_041_636 + 512 * 1536,
+}
+
+
+def _v3(encoder: int, generator: int, width: int) -> int:
+    """Two models of transformers, a table of positions, and a discriminator's head.
+
+    The encoder's table of tokens counts as the difference from the generator's.
+    """
+    head = 2 * width + width * width + width + width + 1
+    return encoder + generator + 512 * width + head
+
+
+DEBERTA_V3 = {
+    "deberta_v3_xsmall": _v3(70_682_112, 60_312_036, 384),
+    "deberta_v3_small": _v3(141_304_320, 120_760_932, 768),
+    "deberta_v3_base": _v3(183_831_552, 142_024_548, 768),
+    "deberta_v3_large": _v3(434_012_160, 284_037_220, 1024),
+    "mdeberta_v3_base": _v3(278_218_752, 236_534_648, 768),
+}
 ALBERT = {
     "albert_base": 11_813_810,
     "albert_base_v1": 11_813_810,
@@ -134,6 +160,8 @@ FAMILIES = (
     MODERNBERT_DECODER,
     NEOBERT,
     EUROBERT,
+    DEBERTA,
+    DEBERTA_V3,
     ALBERT,
     ELECTRA,
     GPT,

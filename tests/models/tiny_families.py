@@ -16,6 +16,7 @@ from t5x_like.models import (
     bart_decoder,
     bert,
     bert_decoder,
+    deberta_v3,
     distilbert,
     electra,
     eurobert,
@@ -155,6 +156,11 @@ FAMILIES = {
     ),
     "neobert": Family(neobert.NeoBert, neobert.Config(**_ENCODER), masked),
     "eurobert": Family(eurobert.EuroBert, eurobert.Config(**_ENCODER, num_kv_heads=2), masked),
+    "deberta_v3": Family(
+        deberta_v3.DebertaV3,
+        deberta_v3.Config(**{**_ENCODER, "num_layers": 4}, **_STILL, buckets=8),
+        masked,
+    ),
     "albert": Family(albert.Albert, albert.Config(**_ENCODER, **_STILL, d_embedding=8), masked),
     "electra": Family(electra.Electra, _ELECTRA, masked),
     "electra_all_tokens": Family(

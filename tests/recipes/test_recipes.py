@@ -53,6 +53,16 @@ def albert(parameters: int, steps: int, trained: float) -> Figures:
     return Figures(parameters, [(steps, 4096, 512)], rates, trained)
 
 
+def deberta(parameters: int) -> Figures:
+    rates = {5_000: 1e-4, 10_000: 2e-4, 505_000: 1e-4, 1_000_000: 0}
+    return Figures(parameters, [(1_000_000, 2048, 512)], rates, 1.05e12)
+
+
+def deberta_v3(parameters: int, peak: float) -> Figures:
+    rates = {5_000: peak / 2, 10_000: peak, 255_000: peak / 2, 500_000: 0}
+    return Figures(parameters, [(500_000, 8192, 512)], rates, 2.1e12)
+
+
 def electra(parameters: int, shape: tuple[int, int, int], peak: float, trained: float) -> Figures:
     total = shape[0]
     rates = {
@@ -107,6 +117,10 @@ PUBLISHED = {
         {5_000: 5e-5, 1_200_000: 5e-5, 2_400_000: 0},
         315e9,
     ),
+    "deberta_base": deberta(139_637_337),
+    "deberta_large": deberta(406_789_209),
+    "deberta_v3_base": deberta_v3(326_842_213, 6e-4),
+    "deberta_v3_large": deberta_v3(719_626_341, 3e-4),
     "modernbert_base": Figures(
         149_655_232,
         [(374_902, 4608, 1024), (63_578, 576, 8192)],
@@ -167,6 +181,13 @@ OURS = {
             ("eurobert_2_1b", 2_403_092_736),
         )
     },
+    # Nothing is published of these but the models: they have the figures of the others.
+    "deberta_xlarge": deberta(759_430_233),
+    "deberta_v2_xl": deberta(887_871_588),
+    "deberta_v2_xxl": deberta(1_567_828_068),
+    "deberta_v3_xsmall": deberta_v3(131_339_749, 6e-4),
+    "deberta_v3_small": deberta_v3(263_051_365, 6e-4),
+    "mdeberta_v3_base": deberta_v3(515_739_513, 6e-4),
     # The paper has 3 epochs and batches of up to 4k, its code the rate and 5 % of warm-up. How many
     # steps that is supposes 1.3 pieces a word.
     "distilbert": Figures(
@@ -196,14 +217,14 @@ OURS = {
 }
 RECIPES = PUBLISHED | OURS
 MINIS = (
-    "albert bart bert bert_wwm byt5 distilbert electra eurobert gpt gpt2 legal_bert modernbert mt5 "
-    "neobert roberta scibert spanbert t5 t5_1_1 ul2 xlnet"
+    "albert bart bert bert_wwm byt5 deberta_v3 distilbert electra eurobert gpt gpt2 legal_bert "
+    "modernbert mt5 neobert roberta scibert spanbert t5 t5_1_1 ul2 xlnet"
 ).split()
 FULL = {
     "albert": "albert_base", "bart": "bart_base", "bert": "bert_base", "bert_wwm": "bert_wwm_large",
-    "byt5": "byt5_small", "electra": "electra_small", "eurobert": "eurobert_610m",
-    "modernbert": "modernbert_base",
-    "mt5": "mt5_small", "roberta": "roberta_base", "spanbert": "spanbert_base", "t5": "t5_small",
+    "byt5": "byt5_small", "deberta_v3": "deberta_v3_base", "electra": "electra_small",
+    "eurobert": "eurobert_610m", "modernbert": "modernbert_base", "mt5": "mt5_small",
+    "roberta": "roberta_base", "spanbert": "spanbert_base", "t5": "t5_small",
     "t5_1_1": "t5_1_1_small", "ul2": "ul2_20b", "xlnet": "xlnet_base",
 }  # fmt: skip
 FAST = {"albert_base_v1", "bert_base", "scibert", "t5_small"}

@@ -27,6 +27,7 @@ from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.objectives import (
     albert,
     bart,
+    deberta,
     denoising,
     distilbert,
     electra,
@@ -155,6 +156,16 @@ BERT = Settings(
     objective=next_sentences(),
 )
 ELECTRA = BERT.but(objective=electra.ELECTRA(masked_rate=0.15, every_token=True))
+DEBERTA = Settings(
+    optimizer=BERT_ADAM,
+    vocabulary=pieces("byte_bpe", 50_265),
+    objective=deberta.NGrams(masked_rate=0.15, max_ngram=3, mask=0.8, random=0.1),
+)
+DEBERTA_V3 = DEBERTA.but(
+    optimizer=adam("adam_uncorrected", b2=0.98),
+    vocabulary=pieces("unigram", 128_100),
+    objective=deberta.ReplacedTokens(masked_rate=0.15, max_ngram=1, mask=1.0, random=0.0),
+)
 GPT2 = Settings(
     optimizer=GPT_ADAM,
     vocabulary=pieces("byte_bpe", 50_257),
@@ -225,6 +236,10 @@ SETTINGS = {
     "byt5_*": MT5.but(
         vocabulary="bytes", objective=spans(0.15, 20.0), lengths={"inputs": 1024, "targets": 189}
     ),
+    "deberta_v2_*": DEBERTA.but(vocabulary=pieces("unigram", 128_100)),
+    "deberta_v3_*": DEBERTA_V3,
+    "deberta_*": DEBERTA,
+    "mdeberta_*": DEBERTA_V3.but(vocabulary=pieces("unigram", 251_000)),
     "distilbert": Settings(
         optimizer=adam("adamw", b2=0.98, weight_decay=0.0),
         vocabulary=None,

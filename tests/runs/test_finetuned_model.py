@@ -6,19 +6,23 @@ import dataclasses
 import functools
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import numpy as np
+import optax
 import pytest
 from flax import nnx
 
+from t5x_like.core.partitioning import make_layout
 from t5x_like.models import (
     albert,
     bart,
     bart_decoder,
     bert,
     bert_decoder,
+    deberta_v3,
     distilbert,
     electra,
     eurobert,
@@ -36,6 +40,7 @@ from t5x_like.models.finetuned import FineTuned
 from t5x_like.runs import saved_model
 from t5x_like.runs.settings.finetuning.finetuned_model import as_saved, of_saved
 from t5x_like.runs.settings.finetuning.regularising import with_r_drop
+from t5x_like.training import step
 from t5x_like.training.optimization import layerwise
 from t5x_like.training.optimization.layer_patterns import LayerPattern
 from t5x_like.training.optimization.parameter_paths import by_path
@@ -46,6 +51,9 @@ MODELS: dict[str, functools.partial[Any]] = {
     "bert": functools.partial(bert.Bert, bert.Config(**LAYERS)),
     "albert": functools.partial(albert.Albert, albert.Config(**LAYERS)),
     "electra": functools.partial(electra.Electra, electra.Config(**LAYERS)),
+    "deberta-v2": functools.partial(
+        deberta_v3.DebertaV3, deberta_v3.Config(**LAYERS | {"num_layers": 4})
+    ),
     "distilbert": functools.partial(distilbert.DistilBert, distilbert.Config(**LAYERS)),
     "modernbert": functools.partial(modernbert.ModernBert, modernbert.Config(**LAYERS)),
     "modernbert-decoder": functools.partial(
@@ -112,6 +120,26 @@ def test_the_whole_body_is_taken_and_the_head_is_new(name: str, tmp_path: Path) 
         assert all(path.startswith("head.") for path in fresh)
         if name == "bert" and form != "tags":
             assert fresh == {"head.out.bias", "head.out.kernel"}  # the pooler is the saved one
+
+
+def test_a_table_that_is_stored_in_two_parts_is_their_sum(tmp_path: Path) -> None:
+    """That of a discriminator: the generator's, and the difference from it."""
+    make = MODELS["deberta-v2"]
+    state = nnx.to_pure_dict(nnx.state(abstract(make), nnx.Param))
+    draw = np.random.default_rng(0)
+    params = jax.tree.map(lambda leaf: draw.normal(size=leaf.shape).astype(np.float32), state)
+    of = by_path(jax.tree.map(np.copy, params))
+    saved_model.write(str(tmp_path / "saved"), make, params, title="a", vocabulary=None, files=())
+    tuned = of_saved(str(tmp_path / "saved"), "classes", num_labels=2)
+    layout = make_layout({"data": 1}, devices=jax.devices()[:1])
+    program = step.build(tuned.make, optax.sgd(0.1), layout, step.StepOptions(batch_size=1))
+    fresh = program.init(jax.random.key(0)).params
+    log: Any = SimpleNamespace(message=lambda line: None)
+    got = by_path(tuned.init_from.apply(fresh, program=program, log=log))
+    table = "encoder.embedding.tokens.table"
+    want = of[f"discriminator.{table}"] + of["difference"]
+    np.testing.assert_array_equal(got["body.embedding.tokens.table"], want)
+    np.testing.assert_array_equal(got["body.distances"], of["discriminator.encoder.distances"])
 
 
 @pytest.mark.slow

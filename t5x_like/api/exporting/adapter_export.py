@@ -13,7 +13,8 @@ from t5x_like.api.exporting import whole_export
 from t5x_like.core import whole_files
 from t5x_like.core.abilities import AnswersTasks, can
 from t5x_like.core.buckets import storage
-from t5x_like.interop.hugging_face import auto_classes, families
+from t5x_like.interop.hugging_face import families
+from t5x_like.interop.hugging_face.configuration import auto_classes
 from t5x_like.interop.peft import adapter_directory
 from t5x_like.runs import run_directory, saved_model
 from t5x_like.training.checkpointing.checkpoints import Checkpoints

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from t5x_like.api.exporting.training_record import RecordedPhase, TrainingRecord
 from t5x_like.core import whole_files
-from t5x_like.interop.hugging_face import auto_classes
+from t5x_like.interop.hugging_face.configuration import auto_classes
 from t5x_like.interop.hugging_face.files import kept_files
 
 NAME = kept_files.CARD

@@ -50,6 +50,8 @@ FAMILIES = {
     "albert": _BERT,
     "bart": _BART,
     "bert": _BERT,
+    "deberta": dataclasses.replace(_BERT, token_types=False),
+    "deberta-v2": dataclasses.replace(_BERT, token_types=False),
     "distilbert": dataclasses.replace(_BERT, token_types=False),
     "electra": _BERT,
     "eurobert": dataclasses.replace(_BERT, token_types=False),

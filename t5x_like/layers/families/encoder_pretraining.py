@@ -102,13 +102,7 @@ class EncoderPretraining(WithEncoder, Pretraining):
 
     def terms_of(self, x_BLD: jax.Array, batch: Batch) -> tuple[dict[str, Term], Metrics]:
         """Computes `terms` from the encoder's states; a family with more terms adds them here."""
-        masked = batch["masked_loss_weights"].astype(jnp.float32).sum()
-        sums = masked_sums(self.mlm, x_BLD, self.encoder.tokens, batch=batch)
-        terms = {"mlm": Term(sums.cross_entropy, masked)}
-        metrics: Metrics = {
-            "mlm_accuracy": (sums.correct, masked),
-            "mlm_pseudo_perplexity": (sums.nll, masked),
-        }
+        terms, metrics = self.masked_terms(at_positions(x_BLD, batch["masked_positions"]), batch)
         if self.sentence is not None:
             rows_B = row_weights(batch)
             tokens_BL, counts_BL = batch["encoder_input_tokens"], batch["encoder_attention_mask"]
@@ -119,14 +113,27 @@ class EncoderPretraining(WithEncoder, Pretraining):
             metrics["sentence_accuracy"] = (sums.correct, rows_B.sum())
         return terms, metrics
 
+    def masked_terms(self, x_BKD: jax.Array, batch: Batch) -> tuple[dict[str, Term], Metrics]:
+        """The term of masked tokens and its metrics, from the states at their positions."""
+        masked = batch["masked_loss_weights"].astype(jnp.float32).sum()
+        sums = masked_sums(self.mlm, x_BKD, self.encoder.tokens, batch=batch)
+        metrics: Metrics = {
+            "mlm_accuracy": (sums.correct, masked),
+            "mlm_pseudo_perplexity": (sums.nll, masked),
+        }
+        return {"mlm": Term(sums.cross_entropy, masked)}, metrics
+
+    def masked_states(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
+        """The states at masked positions that the head reads, [B, K, D]."""
+        return at_positions(self.encoder.hidden(batch, key).last, batch["masked_positions"])
+
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
         """The masked language model's logits at every position, float32 [B, L, V]."""
         return self.mlm(self.encoder.hidden(batch, key).last, self.encoder.tokens)
 
     def guesses(self, batch: Batch) -> jax.Array:
         """The masked language model's logits at `masked_positions`, float32 [B, K, V]."""
-        x_BKD = at_positions(self.encoder.hidden(batch).last, batch["masked_positions"])
-        return self.mlm(x_BKD, self.encoder.tokens)
+        return self.mlm(self.masked_states(batch), self.encoder.tokens)
 
     def sentence_logits(self, batch: Batch) -> jax.Array:
         """The logits of the pair, float32 [B, 2]; only where there is a head for it."""
@@ -135,9 +142,13 @@ class EncoderPretraining(WithEncoder, Pretraining):
         x_BLD = self.encoder.hidden(batch).last
         return self.sentence(x_BLD, batch["encoder_input_tokens"], batch["encoder_attention_mask"])
 
+    def body_products(self, batch: Batch) -> jax.Array:
+        """Multiply-adds of a forward pass until the heads, float32 []."""
+        return self.encoder.products(texts(batch))
+
     def flops(self, batch: Batch) -> jax.Array:
         masked = accounting.count(batch["masked_loss_weights"])
-        products = self.encoder.products(texts(batch))
+        products = self.body_products(batch)
         products += masked * self.mlm.products(self.encoder.tokens)
         if self.sentence is not None:
             products += row_weights(batch).sum() * accounting.matrix_size(self.sentence)

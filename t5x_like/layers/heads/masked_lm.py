@@ -101,12 +101,13 @@ class UntiedHead(nnx.Module):
 
 
 def masked_sums(
-    head: MaskedLanguageHead | UntiedHead, x_BLD: jax.Array, embedding: Embedding, *, batch: Batch
+    head: MaskedLanguageHead | UntiedHead, x_BKD: jax.Array, embedding: Embedding, *, batch: Batch
 ) -> TokenSums:
-    """Sums over `masked_positions` of the loss of `masked_targets`, with `masked_loss_weights`.
+    """Sums over the states at masked positions of the loss of `masked_targets`.
 
-    A metric that needs the logits is a field of `TokenSums`.
+    They are weighted by `masked_loss_weights`. A metric that needs the logits is a field of
+    `TokenSums`.
     """
-    scores = head.token_scores(at_positions(x_BLD, batch["masked_positions"]), embedding)
+    scores = head.token_scores(x_BKD, embedding)
     weights_BK = batch["masked_loss_weights"].astype(jnp.float32)
     return token_sums(scores, batch["masked_targets"], weights_BL=weights_BK)

@@ -15,7 +15,7 @@ from jax.typing import DTypeLike
 from t5x_like.core.counter_random import is_counter
 from t5x_like.layers.basics.depth import above
 from t5x_like.layers.basics.mlp import Activation
-from t5x_like.layers.basics.modules import Init, Linear
+from t5x_like.layers.basics.modules import Init, LayerNorm, Linear
 from t5x_like.layers.heads.label_heads import Pooler
 from t5x_like.layers.heads.outputs import output
 
@@ -99,6 +99,38 @@ class ReplacedTokenHead(Pooler):
     def __call__(self, x_BLD: jax.Array) -> jax.Array:
         """Logits, float32 [B, L]."""
         return self.out(super().__call__(x_BLD))[..., 0].astype(jnp.float32)
+
+
+class BesideFirstHead(nnx.Module):
+    """Like a `ReplacedTokenHead`, of norm(state + state of the text's first token).
+
+    norm -> dense -> activation -> dense D -> 1 (DeBERTa v3's published code).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        *,
+        init: Init,
+        activation: Activation,
+        epsilon: float,
+        dtype: DTypeLike,
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.norm = LayerNorm(d_model, epsilon=epsilon, dtype=dtype, rngs=rngs)
+        self.pooler = Pooler(d_model, init=init, activation=activation, dtype=dtype, rngs=rngs)
+        shape, axes = (d_model, 1), ("embed", None)
+        self.out = output(Linear(shape, axes, init=init, bias=True, dtype=dtype, rngs=rngs))
+        above(self)
+
+    def __call__(self, x_BLD: jax.Array, places_BL: jax.Array | None = None) -> jax.Array:
+        """Logits, float32 [B, L]; `places_BL` are places in texts, None where a row is one text."""
+        first_BLD = x_BLD[:, :1]
+        if places_BL is not None:
+            firsts_BL = jnp.maximum(jnp.arange(x_BLD.shape[1]) - places_BL, 0)
+            first_BLD = jnp.take_along_axis(x_BLD, firsts_BL[..., None], axis=1)
+        y_BLD = self.pooler(self.norm(x_BLD + first_BLD))
+        return self.out(y_BLD)[..., 0].astype(jnp.float32)
 
 
 def concordant(

@@ -63,7 +63,12 @@ class TermLoss(nnx.Module):
         scalar, losses = accounting.combine(terms, weights)
         if "loss" in metrics:
             losses = {}
+        return scalar, {**losses, **metrics, **self.totals(batch, terms, weights)}, carry
+
+    def totals(
+        self, batch: Batch, terms: dict[str, Term], weights: dict[str, jax.Array]
+    ) -> Metrics:
+        """What `counted` returns, as metrics; the share of the first term is that of the batch."""
         name, term = next(iter(terms.items()))
         share = term.weight / accounting.at_least_one(weights[name])
-        totals = accounting.totals(share=share, **self.counted(batch))
-        return scalar, {**losses, **metrics, **totals}, carry
+        return accounting.totals(share=share, **self.counted(batch))

@@ -5,6 +5,7 @@ Suffixes: B batch, L length, T cache length, D d_model, H heads, N layers.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -63,6 +64,7 @@ class EncoderStack(Stack):
         heads_BNH: jax.Array | None = None,
         key: jax.Array | None = None,
         want: Want = LAST,
+        part: slice | None = None,
     ) -> States:
         """Runs the layers.
 
@@ -72,6 +74,7 @@ class EncoderStack(Stack):
           heads_BNH: float, multiplies the values of each head of each layer; None: nothing.
           key: for dropout.
           want: what to return.
+          part: which layers run, at least one; None: all.
 
         Raises:
           ValueError: attention is wanted of a kernel that forms no probabilities.
@@ -86,7 +89,8 @@ class EncoderStack(Stack):
             return body
 
         with forming_probabilities(want.attention):
-            last, (states, attention) = self(
+            run = self if part is None else functools.partial(self.run_part, part)
+            last, (states, attention) = run(
                 [*map(reading, views_of(views))], x_BLD, (self.keys(key), by_layer(heads_BNH))
             )
         states = all_states(x_BLD, states, attention, want=want)

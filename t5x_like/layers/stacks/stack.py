@@ -57,13 +57,21 @@ class Stack(nnx.Module):
         """
         return self.run(bodies, x, self.layers, xs)
 
+    def run_part(
+        self, part: slice, bodies: Bodies, x: jax.Array, xs: Any = None
+    ) -> tuple[jax.Array, Any]:
+        """Does what a call does with a part of the layers, of a stack in which each has its own."""
+        layers, xs = jax.tree.map(lambda leaf: leaf[part], (self.layers, xs))
+        return self.run(bodies, x, layers, xs)
+
     def run(self, bodies: Bodies, x: jax.Array, layers: Any, xs: Any) -> tuple[jax.Array, Any]:
-        """Does what a call does, with any tree [N, ...] as the layers."""
-        in_turn = [bodies] if callable(bodies) else [*bodies][: self.num_layers]
-        in_a_row = self._layers_in_a_row()
-        unrolled = in_a_row == self.num_layers
+        """Does what a call does, with any tree [N, ...] as the layers; N may be another number."""
+        num_layers = len(jax.tree.leaves((layers, xs))[0])
+        in_turn = [bodies] if callable(bodies) else [*bodies][:num_layers]
+        in_a_row = self._layers_in_a_row(num_layers)
+        unrolled = in_a_row == num_layers
         if self.remat is None:
-            chosen_policy = fitting_policy(in_turn, x, self.num_layers, (layers, xs))
+            chosen_policy = fitting_policy(in_turn, x, num_layers, (layers, xs))
         else:
             chosen_policy = policy(self.remat)
         if chosen_policy is not None:
@@ -84,7 +92,7 @@ class Stack(nnx.Module):
     def _unrolled(self, in_turn: Sequence[Body], x: jax.Array, stacked: Any) -> tuple:
         """All layers one after another."""
         ys: list[Any] = []
-        slices = _unstack(stacked, self.num_layers)
+        slices = _unstack(stacked)
         first_layer, first_xs = gathered_layers(slices[0][0]), slices[0][1]
         converted = [jax.closure_convert(body, first_layer, x, first_xs) for body in in_turn]
         bodies = [body for body, _ in converted]
@@ -102,8 +110,8 @@ class Stack(nnx.Module):
         self, in_turn: Sequence[Body], x: jax.Array, stacked: Any, *, unroll: int
     ) -> tuple:
         """A loop over groups of one layer for each body; the last group may have fewer."""
-        count = len(in_turn)
-        groups = self.num_layers // count
+        count, num_layers = len(in_turn), len(jax.tree.leaves(stacked)[0])
+        groups = num_layers // count
 
         def group(x: jax.Array, stacked: Any) -> tuple:
             layers, xs = stacked
@@ -122,17 +130,17 @@ class Stack(nnx.Module):
         scanned: tuple = jax.lax.scan(group, x, whole, unroll=max(1, unroll // count))
         x, ys = scanned
         first = jax.tree.map(lambda leaf: leaf.reshape(groups * count, *leaf.shape[2:]), ys)
-        if groups * count == self.num_layers:
+        if groups * count == num_layers:
             return x, first
         x, last = group(x, jax.tree.map(lambda leaf: leaf[groups * count :], stacked))
         return x, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), first, last)
 
-    def _layers_in_a_row(self) -> int:
+    def _layers_in_a_row(self, num_layers: int) -> int:
         unroll = self.unroll
         if unroll is None:
             layout = active_layout()
             unroll = 1 if layout is None or layout.platform == "cpu" else 0
-        return min(unroll or self.num_layers, self.num_layers)
+        return min(unroll or num_layers, num_layers)
 
     def keys(self, key: jax.Array | None) -> jax.Array | None:
         """One key for each layer, [N], as `xs` of a call; None for None."""
@@ -168,8 +176,8 @@ def _summed(x: jax.Array) -> jax.Array:
 _summed.defvjp(lambda x: (x, None), lambda _, g: (jax.lax.optimization_barrier(g),))
 
 
-def _unstack(stacked: Any, n: int) -> list[Any]:
+def _unstack(stacked: Any) -> list[Any]:
     """The n slices [i] as trees; the gradient is one concatenation, not n padded additions."""
     leaves, structure = jax.tree.flatten(stacked)
     slices = [jnp.unstack(leaf) for leaf in leaves]
-    return [jax.tree.unflatten(structure, [s[i] for s in slices]) for i in range(n)]
+    return [jax.tree.unflatten(structure, parts) for parts in zip(*slices, strict=True)]

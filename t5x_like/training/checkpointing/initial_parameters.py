@@ -49,6 +49,19 @@ def laid_out(plan: Plan, saved: Any, params: Any) -> Any:
     return jax.tree_util.tree_map_with_path(one, saved)
 
 
+def summed(saved: Any, added: Mapping[str, str]) -> Any:
+    """`saved` parameters with {path: path of what is added to it}, in the first one's sharding."""
+    leaves = by_path(saved)
+
+    def one(path: tuple, leaf: jax.Array) -> jax.Array:
+        more = added.get(path_name(path))
+        if more is None:
+            return leaf
+        return jax.jit(jnp.add, out_shardings=leaf.sharding)(leaf, leaves[more])
+
+    return jax.tree_util.tree_map_with_path(one, saved)
+
+
 def take(
     plan: Plan, params: Any, saved: Any, *, means: Mapping[int, Sequence[int]] | None = None
 ) -> Any:

@@ -27,6 +27,7 @@ def gradients(
     carry: Carry,
     microbatches: int,
     frozen: Any = None,
+    turn: int | None = None,
 ) -> tuple[Any, Metrics, Carry]:
     """Gradients, metrics and the next carry of the whole batch, summed over microbatches.
 
@@ -42,6 +43,8 @@ def gradients(
       carry: a pytree of [B, ...].
       microbatches: their number M; B / M rows are computed at a time.
       frozen: further parameters, without gradients (`freezing.split`).
+      turn: the turn whose loss it is, of a model that has turns (`abilities.TrainsInTurn`); None
+        for the whole loss.
     """
 
     def model(params: Any) -> Any:
@@ -50,7 +53,9 @@ def gradients(
     weights = model(params).weights(batch)
 
     def loss(params: Any, batch: Batch, carry: Carry, key: jax.Array) -> tuple[jax.Array, Any]:
-        scalar, metrics, carry = model(params).loss(batch, key, carry, weights)
+        whole = model(params)
+        of_turn = whole.loss if turn is None else functools.partial(whole.loss_of_turn, turn)
+        scalar, metrics, carry = of_turn(batch, key, carry, weights)
         return scalar, (metrics, carry)
 
     def part(batch: Batch, carry: Carry, key: jax.Array) -> tuple[tuple[Any, Metrics], Carry]:
@@ -60,6 +65,13 @@ def gradients(
     if microbatches == 1:
         (grads, metrics), carry = part(batch, carry, key)
         return grads, metrics, carry
+    return _in_microbatches(part, batch, carry, key, microbatches)
+
+
+def _in_microbatches(
+    part: Callable, batch: Batch, carry: Carry, key: jax.Array, microbatches: int
+) -> tuple[Any, Metrics, Carry]:
+    """The sums of all parts."""
     replicas = _Replicas(active_layout())
     part = replicas.apart(part)
 

@@ -4,7 +4,7 @@ import parity
 import pytest
 import transformers
 
-from t5x_like.interop.hugging_face import auto_classes
+from t5x_like.interop.hugging_face.configuration import auto_classes
 
 
 @pytest.mark.slow

@@ -48,6 +48,17 @@ EUROBERT = {
     "rope_theta": 500.0,
     "head_dim": 2,
 }
+DEBERTA = {
+    **BERT,
+    "num_hidden_layers": 2,
+    "relative_attention": True,
+    "position_biased_input": False,
+    "pos_att_type": "c2p|p2c",
+    "pooler_hidden_size": 4,
+    "cls_dropout": 0.2,
+}
+DEBERTA_V2 = {**DEBERTA, "position_buckets": 4, "share_att_key": True}
+DEBERTA_V2 |= {"norm_rel_ebd": "layer_norm"}
 DISTILBERT = {"vocab_size": 9, "dim": 4, "hidden_dim": 6, "n_heads": 2, "n_layers": 1}
 XLNET = {"vocab_size": 9, "d_model": 4, "d_inner": 6, "n_head": 2, "n_layer": 1, "dropout": 0.3}
 CLASSES, TAGS, CHOICES, SPANS = (
@@ -87,6 +98,8 @@ FAMILIES = {
         {**MODERNBERT, "local_attention": 6},
     ),
     "eurobert": ("EuroBert", ("ForMaskedLM", "Model", CLASSES, TAGS), EUROBERT),
+    "deberta": ("Deberta", ("ForMaskedLM", CLASSES), DEBERTA),
+    "deberta-v2": ("DebertaV2", ("ForMaskedLM", "Model", *TASKS), DEBERTA_V2),
     "albert": ("Albert", ("ForPreTraining", "ForMaskedLM", "Model", *TASKS), BERT),
     "electra": ("Electra", ("ForPreTraining", "ForMaskedLM", "Model", *TASKS), BERT),
     "xlnet": (

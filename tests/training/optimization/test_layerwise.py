@@ -22,7 +22,7 @@ from t5x_like.training.optimization.parameter_paths import by_path
 
 # Parameters of all families that no layer reads.
 HEADS = re.compile(
-    r"(discriminator\.head|generator\.mlm|mlm|sentence|boundary|output|bias"
+    r"(discriminator\.head|generator\.mlm|(generator\.)?positions|mlm|sentence|boundary|output|bias"
     r"|norm|encoder_norm|decoder_norm|encoder\.norm)(\.|$)"
 )
 FAMILIES = {one.family.stem: one.name for one in gin_files.published_models().values()}
@@ -72,7 +72,7 @@ def test_every_family(family: str) -> None:
             np.testing.assert_array_equal(scale.ravel(), 0.5 ** np.arange(shape[0], 0, -1.0))
             assert scale.shape == (shape[0], *[1] * len(axes)), name
         else:
-            own = sizes.get(name.split("_")[0], max(sizes.values()))
+            own = sizes.get(re.split("[._]", name)[0], max(sizes.values()))
             assert scale == (1 if HEADS.match(name) else 0.5 ** (own + 1)), name
 
 

@@ -54,6 +54,9 @@ _TEXT = _Kind("a text", lambda value: isinstance(value, str))
 _TEXTS = _Kind(
     "a list of texts", lambda value: isinstance(value, list) and all(map(_TEXT.allows, value))
 )
+_ONE_OR_SEVERAL = _Kind(
+    "a text, or a list of texts", lambda value: _TEXT.allows(value) or _TEXTS.allows(value)
+)
 _OBJECT = _Kind("an object", lambda value: isinstance(value, dict))
 
 _NAMES: dict[_Kind, str] = {
@@ -64,15 +67,16 @@ _NAMES: dict[_Kind, str] = {
         inner_group_num num_attention_heads num_heads n_heads n_head encoder_attention_heads
         decoder_attention_heads max_position_embeddings n_positions num_labels start_n_top end_n_top
         relative_attention_num_buckets relative_attention_max_distance global_attn_every_n_layers
-        local_attention num_key_value_heads head_dim max_length sliding_window
+        local_attention num_key_value_heads head_dim max_length sliding_window pooler_hidden_size
+        attention_head_size
     """,
-    _COUNT: "type_vocab_size mem_len reuse_len pad_token_id eos_token_id",
-    _whole(-_MOST): "clamp_len",
+    _COUNT: "type_vocab_size mem_len reuse_len pad_token_id eos_token_id conv_kernel_size",
+    _whole(-_MOST): "clamp_len position_buckets max_relative_positions",
     _RATE: """
         hidden_dropout_prob attention_probs_dropout_prob classifier_dropout_prob classifier_dropout
         dropout attention_dropout activation_dropout dropout_rate seq_classif_dropout qa_dropout
         summary_first_dropout summary_last_dropout resid_pdrop attn_pdrop embd_pdrop mlp_dropout
-        embedding_dropout
+        embedding_dropout pooler_dropout cls_dropout
     """,
     _POSITIVE: """
         layer_norm_eps layer_norm_epsilon norm_eps rms_norm_eps global_rope_theta local_rope_theta
@@ -83,17 +87,18 @@ _NAMES: dict[_Kind, str] = {
     _TEXT: """
         model_type hidden_act activation activation_function afn ff_activation feed_forward_proj
         attn_type problem_type hidden_activation classifier_activation classifier_pooling
-        clf_pooling
+        clf_pooling pooler_hidden_act
     """,
     _TEXTS: "architectures layer_types",
+    _ONE_OR_SEVERAL: "pos_att_type",
     _OBJECT: "id2label rope_parameters",
 }
 _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 _MAY_BE_NULL = frozenset(
     """
-    architectures classifier_dropout classifier_dropout_prob eos_token_id head_dim id2label
-    layer_types local_rope_theta mem_len n_inner num_decoder_layers num_key_value_heads pad_token_id
-    problem_type reuse_len rope_parameters rope_theta
+    architectures classifier_dropout classifier_dropout_prob cls_dropout eos_token_id head_dim
+    id2label layer_types local_rope_theta mem_len n_inner num_decoder_layers num_key_value_heads
+    pad_token_id pos_att_type problem_type reuse_len rope_parameters rope_theta
     """.split()
 )
 
@@ -102,22 +107,23 @@ _OF_NO_RESULT = frozenset(
     """
     _name_or_path adapters architectures attn_implementation auto_map bad_words_ids
     begin_suppress_tokens bos_token bos_token_id chunk_size_feed_forward classifier_dropout
-    classifier_dropout_prob cls_token_id d_head decoder_init_range decoder_start_token_id
-    dense_act_fn deterministic_flash_attn directionality diversity_penalty do_sample dtype
-    early_stopping encoder_no_repeat_ngram_size end_n_top eos_token eos_token_id
-    exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id
-    gradient_checkpointing id2label init_std initializer_cutoff_factor initializer_factor
-    initializer_range is_encoder_decoder is_gated_act label2id language length_penalty mask_token
-    mask_token_id max_length min_length model_type n_ctx no_repeat_ngram_size normalize_before
-    num_beam_groups num_beams num_return_sequences output_attentions output_hidden_states
-    output_past output_scores pad_token pad_token_id prefix pretraining_tp problem_type qa_dropout
-    remove_invalid_values repad_logits_with_grad repetition_penalty return_dict
+    classifier_dropout_prob cls_dropout cls_token_id d_head decoder_init_range
+    decoder_start_token_id dense_act_fn deterministic_flash_attn directionality
+    diversity_penalty do_sample dtype early_stopping encoder_no_repeat_ngram_size end_n_top
+    eos_token eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
+    forced_eos_token_id gradient_checkpointing id2label init_std initializer_cutoff_factor
+    initializer_factor initializer_range is_encoder_decoder is_gated_act label2id language
+    legacy length_penalty mask_token mask_token_id max_length min_length model_type n_ctx
+    no_repeat_ngram_size normalize_before num_beam_groups num_beams num_return_sequences
+    output_attentions output_hidden_states output_past output_scores pad_token pad_token_id
+    pooler_dropout pooler_hidden_act pooler_hidden_size prefix pretraining_tp problem_type
+    qa_dropout remove_invalid_values repad_logits_with_grad repetition_penalty return_dict
     return_dict_in_generate sep_token_id seq_classif_dropout sparse_pred_ignore_index
     sparse_prediction start_n_top static_position_embeddings summary_activation
-    summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type summary_use_proj
-    suppress_tokens task_specific_params temperature tokenizer_class top_k top_p torch_dtype
-    torchscript transformers_version typical_p use_bfloat16 use_cache use_mems_eval use_mems_train
-    vocab_size_or_config_json_file
+    summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type
+    summary_use_proj suppress_tokens task_specific_params temperature tokenizer_class top_k
+    top_p torch_dtype torchscript transformers_version typical_p use_bfloat16 use_cache
+    use_mems_eval use_mems_train vocab_size_or_config_json_file
     """.split()
 )
 """Settings that change no result: names, ids, training, sizes that repeat others, heads that a

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flax import nnx
 
 from t5x_like.core.abilities import AnswersTask, AnswersTasks, Writes, can
+from t5x_like.core.parameters import map_variables
 from t5x_like.interop.hugging_face import families, head_classes
 from t5x_like.interop.tokenizers.to_files import FAMILIES, Family
 from t5x_like.layers.adapters import merging
@@ -164,7 +165,12 @@ def of_saved(
     rename = _renamed(saved, model, directory)
     return FineTunedModel(
         make,
-        InitFrom(directory=directory, rename=rename, skip=(_NEW[form == SEARCHED], *fresh)),
+        InitFrom(
+            directory=directory,
+            rename=rename,
+            skip=(_NEW[form == SEARCHED], *fresh),
+            added=_added(saved),
+        ),
         kind,
         FAMILIES[kind],
         model.max_tokens,
@@ -219,6 +225,14 @@ def _computed_as(make: functools.partial[Any], config: Any) -> functools.partial
     return functools.partial(make.func, body, *rest, **make.keywords)
 
 
+def _added(saved: Any) -> dict[str, str]:
+    """`InitFrom.added` of a model whose parameters say what they are added to."""
+    marks = map_variables(
+        lambda variable: variable.get_metadata().get("added_to", ""), nnx.state(saved, nnx.Param)
+    )
+    return {target: path for path, target in by_path(marks).items() if target}
+
+
 def _renamed(saved: Any, model: Any, directory: str) -> dict[str, str]:
     """{pattern: replacement} from the paths of a saved model to those of one with a body."""
     paths = {*by_path(nnx.state(saved, nnx.Param))}
@@ -229,7 +243,7 @@ def _renamed(saved: Any, model: Any, directory: str) -> dict[str, str]:
     body = [path.removeprefix(whole) for path in tuned]
     starts = [path.removesuffix(body[0]) for path in paths if f".{path}".endswith(f".{body[0]}")]
     share = {start: sum(f"{start}{path}" in paths for path in body) / len(body) for start in starts}
-    best = max(share, key=lambda start: share[start], default=None)
+    best = max(sorted(share), key=lambda start: share[start], default=None)
     if best is None or share[best] < _OF_BODIES:
         raise ValueError(f"{directory}: its parameters are not those of a body with a head")
     rename = {} if best == whole else {f"^{re.escape(best)}": whole}
