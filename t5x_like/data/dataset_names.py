@@ -252,6 +252,8 @@ class DataNames:
         known_by: list[Any] = absolute_names(named)
         if any(column.holds != "text" for column in corpus.columns):
             known_by = [known_by, corpus.reading]  # the same files may hold several labels
+        if corpus.held_out_names:  # without them, part of these files is held out
+            known_by = [known_by, absolute_names(corpus.held_out_names)]
         digest = hashlib.sha256(json.dumps(known_by).encode()).hexdigest()[:8]
         language = sentences.language(self.sentences, name)
         label = f"{corpus.name}-{digest}"

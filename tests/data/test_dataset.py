@@ -362,3 +362,17 @@ def test_damaged_vocabulary_in_a_cache_is_refused(data: Callable, registered: st
     with pytest.raises(ValueError, match="vocabulary"):
         data(corpus=str(cache.directory)).open()
     assert Cache.exists(cache.directory)
+
+
+def test_files_and_the_same_files_beside_held_out_ones_are_two_texts(
+    data: Callable, tmp_path: Path
+) -> None:
+    """Each keeps its cache: where no files are held out, some of these documents are."""
+    for name in ("text", "held_out"):
+        (tmp_path / f"{name}.txt").write_text("\n\n".join(DOCUMENTS))
+    read = functools.partial(user_corpus, validation_files=str(tmp_path / "held_out.txt"))
+    places = [
+        data(corpus=str(tmp_path / "text.txt"), **how).open()[0].directory
+        for how in ({"read_corpus": read}, {}, {"read_corpus": read})
+    ]
+    assert places[0] == places[2] != places[1]

@@ -173,6 +173,11 @@ class Corpus(abc.ABC):
         return ()
 
     @property
+    def held_out_names(self) -> Sequence[str]:
+        """The names of files that are held out; () where part of the text is."""
+        return ()
+
+    @property
     def readings(self) -> tuple[tuple[str, ...], ...]:
         """The splits in groups, each of which needs one reading of the text."""
         return tuple((split,) for split in self.splits) if self.held_out is None else (self.splits,)

@@ -73,6 +73,10 @@ class TextFiles(NamedFields):
         return None if self._validation_patterns else self._validation
 
     @property
+    def held_out_names(self) -> Sequence[str]:
+        return self._validation_patterns
+
+    @property
     def options_read(self) -> set[str]:
         """The options of how files are read that apply to these formats."""
         plain = {text_formats.is_plain(path) for path in self.files("train")}
