@@ -85,6 +85,7 @@ class Corpus(abc.ABC):
     """
 
     name: str
+    held_out_names: Sequence[str] = ()  # of files; where there are none, part of the text is
 
     @property
     @abc.abstractmethod
@@ -170,11 +171,6 @@ class Corpus(abc.ABC):
     @property
     def unread(self) -> tuple[str, ...]:
         """The names of the fields of a row that are not a column; empty without fields."""
-        return ()
-
-    @property
-    def held_out_names(self) -> Sequence[str]:
-        """The names of files that are held out; () where part of the text is."""
         return ()
 
     @property
@@ -363,23 +359,20 @@ class HeldOut:
         if not 0 <= fraction < 1:
             raise CorpusError(f"validation is a fraction from 0 to below 1, not {fraction}")
         self._below = int(fraction * 2**64)
-        self._first: bytes | None = None
-        self._second: bytes | None = None
+        self._first_two: list[bytes] = []  # different ones
 
     def __call__(self, content: bytes) -> bool:
         digest = hashlib.blake2b(content, digest_size=8).digest()
-        if self._first is None:
-            self._first = digest
-        if digest == self._first:
-            return False
-        if self._second is None:
-            self._second = digest
-        return digest == self._second or int.from_bytes(digest) < self._below
+        if not self.settled and digest not in self._first_two:
+            self._first_two.append(digest)
+        if digest in self._first_two:
+            return digest != self._first_two[0]
+        return int.from_bytes(digest) < self._below
 
     @property
     def settled(self) -> bool:
         """Whether two different documents were seen. The order of all others does not matter."""
-        return self._second is not None
+        return len(self._first_two) == 2
 
 
 @dataclasses.dataclass(frozen=True)

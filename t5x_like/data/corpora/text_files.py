@@ -59,7 +59,7 @@ class TextFiles(NamedFields):
         if not 0 <= validation < 1:
             raise ValueError(f"validation is a fraction from 0 to below 1, not {validation}")
         self._patterns = _patterns(files)
-        self._validation_patterns = _patterns(validation_files or [])
+        self.held_out_names = _patterns(validation_files or [])
         self._separator = separator
         self._header = tuple(header)
         self.name = name or _name_from(self._patterns)
@@ -70,11 +70,7 @@ class TextFiles(NamedFields):
 
     @property
     def held_out(self) -> float | None:
-        return None if self._validation_patterns else self._validation
-
-    @property
-    def held_out_names(self) -> Sequence[str]:
-        return self._validation_patterns
+        return None if self.held_out_names else self._validation
 
     @property
     def options_read(self) -> set[str]:
@@ -130,7 +126,7 @@ class TextFiles(NamedFields):
         Raises:
           CorpusError: a pattern matches no file, or no file is left for training.
         """
-        held_out = matching_files.matching(self._validation_patterns)
+        held_out = matching_files.matching(self.held_out_names)
         if split == "validation" and self.held_out is None:
             return held_out
         withheld = set(map(identity, held_out))
@@ -139,7 +135,7 @@ class TextFiles(NamedFields):
         if not paths:
             raise CorpusError(
                 f"corpus {self.name!r}: every file of {', '.join(self._patterns)} is also one of "
-                f"validation_files ({', '.join(self._validation_patterns)}): none is left for "
+                f"validation_files ({', '.join(self.held_out_names)}): none is left for "
                 "training"
             )
         return paths
