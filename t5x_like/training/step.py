@@ -215,10 +215,8 @@ class _Parts:
     ) -> tuple[TrainState, Metrics]:
         transformation = with_numbers(self.transformation, numbers)
         learning_rate: Schedule | None = getattr(transformation, "learning_rate", None)
-        optimizer, (params, frozen) = (
-            self.assemble(transformation),
-            self.optimizer.split(state.params),
-        )
+        optimizer = self.assemble(transformation)
+        params, frozen = self.optimizer.split(state.params)
         key = self._dropout_key(jax.random.fold_in(key, state.step))
 
         def of_turn(params: Any, carry: Carry, turn: int | None) -> tuple[Any, Metrics, Carry]:
@@ -243,12 +241,12 @@ class _Parts:
         )
         params, opt_state = optimizer.update(grads, state.opt_state, params)
         params = freezing.merge(params, frozen)
-        if learning_rate is not None:
-            metrics["learning_rate"] = (learning_rate(state.step), jnp.float32(1))
         ema = self._average(state.ema, params, state.step)
         after = TrainState(state.step + 1, params, opt_state, carry, ema)
         if self.options.bad_numbers == "skip":
             after, metrics = if_finite(after, state, metrics)
+        if learning_rate is not None:  # of a step without effect, too
+            metrics["learning_rate"] = (learning_rate(state.step), jnp.float32(1))
         return after, metrics
 
     def evaluate(self, params: Any, batch: Batch, carry: Carry) -> tuple[Metrics, Carry]:
