@@ -63,7 +63,7 @@ def test_logits_at_some_positions_are_those_rows_of_all_logits():
 
 def test_sums_are_over_masked_tokens_by_their_weights():
     head, table = make()
-    sums = masked_sums(head, X, table, batch=BATCH)
+    sums = masked_sums(head, at_positions(X, BATCH["masked_positions"]), table, batch=BATCH)
     positions, targets, weights = (
         np.asarray(BATCH[f"masked_{name}"]) for name in ("positions", "targets", "loss_weights")
     )
@@ -76,7 +76,12 @@ def test_sums_are_over_masked_tokens_by_their_weights():
 
 def test_states_get_gradients_at_masked_positions_alone():
     head, table = make()
-    grads = jax.grad(lambda x: masked_sums(head, x, table, batch=BATCH).cross_entropy)(X)
+
+    def loss(x):
+        x = at_positions(x, BATCH["masked_positions"])
+        return masked_sums(head, x, table, batch=BATCH).cross_entropy
+
+    grads = jax.grad(loss)(X)
     got = {tuple(at) for at in np.argwhere(np.abs(grads).max(-1) > 0)}
     assert got == {(0, 1), (0, 4), (0, 6), (1, 3)}
 
