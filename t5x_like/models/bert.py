@@ -21,8 +21,8 @@ from t5x_like.layers.basics import activations, embeddings
 from t5x_like.layers.basics.depth import below
 from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.basics.embeddings import InputEmbedding
-from t5x_like.layers.basics.modules import Embedding, Init, Linear
-from t5x_like.layers.families.body import EncoderBody
+from t5x_like.layers.basics.modules import Init, Linear
+from t5x_like.layers.families.body import PositionedEncoder
 from t5x_like.layers.families.encoder_pretraining import EncoderPretraining
 from t5x_like.layers.heads import label_heads
 from t5x_like.layers.heads.masked_lm import MaskedLanguageHead
@@ -159,7 +159,7 @@ class Trunk(nnx.Module):
         )
 
 
-class Encoder(EncoderBody, nnx.Module):
+class Encoder(PositionedEncoder, nnx.Module):
     """A BERT without heads.
 
     A batch holds int32 `encoder_input_tokens`, `encoder_attention_mask` (1 for tokens, 0 for
@@ -177,11 +177,6 @@ class Encoder(EncoderBody, nnx.Module):
     def max_tokens(self) -> int | None:
         """The number of its positions."""
         return self.config.room
-
-    @property
-    def tokens(self) -> Embedding:
-        """The token table, which the heads score with."""
-        return self.embedding.tokens
 
     def products(self, counts_BL: jax.Array) -> jax.Array:
         """Multiply-adds of a forward pass, float32 []."""

@@ -29,8 +29,8 @@ from t5x_like.layers.basics.convolution import Convolution
 from t5x_like.layers.basics.depth import above, below
 from t5x_like.layers.basics.dropout import dropout_hidden, subkeys
 from t5x_like.layers.basics.embeddings import NormedTokens
-from t5x_like.layers.basics.modules import Embedding, param
-from t5x_like.layers.families.body import EncoderBody
+from t5x_like.layers.basics.modules import param
+from t5x_like.layers.families.body import PositionedEncoder
 from t5x_like.layers.families.encoder_pretraining import EncoderPretraining, texts
 from t5x_like.layers.heads.masked_lm import MaskedLanguageHead, at_positions
 from t5x_like.layers.losses import accounting
@@ -139,7 +139,7 @@ class Beside(nnx.Module):
         return self.norm(x_BLD + y_BLD)
 
 
-class Encoder(EncoderBody, nnx.Module):
+class Encoder(PositionedEncoder, nnx.Module):
     """A DeBERTa without heads.
 
     A batch holds int32 `encoder_input_tokens` and `encoder_attention_mask` (1 for tokens, 0 for
@@ -164,16 +164,6 @@ class Encoder(EncoderBody, nnx.Module):
         self.stack = encoder_stack(config, parts(config), num_layers=config.num_layers, rngs=rngs)
         self.beside = Beside(config, rngs=rngs) if config.convolution else None
         self.config = config
-
-    @property
-    def max_tokens(self) -> int | None:
-        """How many positions it is made for."""
-        return self.config.max_positions
-
-    @property
-    def tokens(self) -> Embedding:
-        """The token table, which the head scores with."""
-        return self.embedding.tokens
 
     def products(self, counts_BL: jax.Array, *, layers: int | None = None) -> jax.Array:
         """Multiply-adds of a forward pass through so many layers, None for all: float32 []."""

@@ -20,7 +20,7 @@ from t5x_like.layers.basics import activations, embeddings
 from t5x_like.layers.basics.depth import above
 from t5x_like.layers.basics.mlp import Activation
 from t5x_like.layers.basics.modules import Embedding
-from t5x_like.layers.families.body import EncoderBody
+from t5x_like.layers.families.body import PositionedEncoder
 from t5x_like.layers.families.encoder_pretraining import EncoderPretraining
 from t5x_like.layers.heads.masked_lm import UntiedHead
 from t5x_like.layers.losses import accounting
@@ -65,7 +65,7 @@ class Config(standard_parts.Config):
             raise ValueError(f"{family}.Config.pooling is bos, mean or late, not {self.pooling!r}")
 
 
-class Encoder(EncoderBody, nnx.Module):
+class Encoder(PositionedEncoder, nnx.Module):
     """A EuroBERT or a NeoBERT without heads.
 
     Layers norm the root mean square of what their parts read, and the last one's output is normed;
@@ -80,11 +80,6 @@ class Encoder(EncoderBody, nnx.Module):
         self.stack = encoder_stack(config, made_of, num_layers=config.num_layers, rngs=rngs)
         self.norm = above(made_of.norm(rngs))
         self.config = config
-
-    @property
-    def max_tokens(self) -> int | None:
-        """How many positions it is made for."""
-        return self.config.max_positions
 
     @property
     def tokens(self) -> Embedding:

@@ -21,8 +21,8 @@ from t5x_like.layers.basics import embeddings
 from t5x_like.layers.basics.depth import above
 from t5x_like.layers.basics.dropout import Dropouts, subkeys
 from t5x_like.layers.basics.embeddings import NormedTokens
-from t5x_like.layers.basics.modules import Embedding, Init
-from t5x_like.layers.families.body import EncoderBody
+from t5x_like.layers.basics.modules import Init
+from t5x_like.layers.families.body import PositionedEncoder
 from t5x_like.layers.families.encoder_pretraining import EncoderPretraining
 from t5x_like.layers.heads.masked_lm import MaskedLanguageHead
 from t5x_like.layers.losses import accounting
@@ -112,7 +112,7 @@ class Config(standard_parts.Config):
         return -(-self.num_layers // self.global_every)
 
 
-class Encoder(EncoderBody, nnx.Module):
+class Encoder(PositionedEncoder, nnx.Module):
     """A ModernBERT, or a decoder of its layers, without heads.
 
     A batch holds int32 `encoder_input_tokens` and `encoder_attention_mask` (1 for tokens, 0 for
@@ -137,16 +137,6 @@ class Encoder(EncoderBody, nnx.Module):
         )
         self.norm = above(made_of.norm(rngs))
         self.config = config
-
-    @property
-    def max_tokens(self) -> int | None:
-        """How many positions it is made for."""
-        return self.config.max_positions
-
-    @property
-    def tokens(self) -> Embedding:
-        """The token table, which the head scores with."""
-        return self.embedding.tokens
 
     def products(self, counts_BL: jax.Array) -> jax.Array:
         """Multiply-adds of a forward pass, float32 []; in a window, of the pairs inside it."""

@@ -65,11 +65,16 @@ def masked(batch):
     return batch | {name: jnp.asarray(x) for name, x in ours.items()}, torch.tensor(labels)
 
 
-def same_states(body, batch, out):
-    """Asserts the same states of every layer, padding included, and attention."""
+def counted(batch):
+    """Where a batch has tokens, bool."""
+    return np.asarray(batch["encoder_attention_mask"]) > 0
+
+
+def same_states(body, batch, out, where=None):
+    """Asserts the same states of every layer, and attention; None: padding included."""
     found = jax.jit(functools.partial(body.hidden, want=ALL))(batch)
-    parity.same_layers(found.states, out.hidden_states)
-    parity.same_layers(found.attention, out.attentions)
+    parity.same_layers(found.states, out.hidden_states, where)
+    parity.same_layers(found.attention, out.attentions, where)
 
 
 def same_body(their_model, directory, *, pooled=False, **kind):
@@ -82,15 +87,20 @@ def same_body(their_model, directory, *, pooled=False, **kind):
         parity.close(jax.jit(model.logits)(batch), out.pooler_output)
 
 
-def same_predictions(their_model, directory, **kind):
-    """Masked tokens: their logits and their loss."""
+def same_predictions(their_model, directory, *, padding=True, **kind):
+    """Masked tokens: their logits and their loss; returns our model.
+
+    Without `padding`, what is computed there is not compared.
+    """
     model = parity.ours_of(their_model, directory)
     inputs, batch = read(**kind)
     batch, labels = masked(batch)
     out = their_model(**inputs, labels=labels, output_hidden_states=True, output_attentions=True)
-    parity.close(jax.jit(model.logits)(batch), out.logits)
-    same_states(model.encoder, batch, out)
+    where = None if padding else counted(batch)
+    parity.close(jax.jit(model.logits)(batch), out.logits, where)
+    same_states(model.encoder, batch, out, where)
     parity.same_loss(model, batch, their_model, out)
+    return model
 
 
 def same_labels(their_model, directory, *, labels, **kind):

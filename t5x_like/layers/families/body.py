@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from t5x_like.core.abilities import LAST, AnswersTask, GivesStates, States, Want, can
+from t5x_like.layers.basics.modules import Embedding
 
 if TYPE_CHECKING:
     import jax
@@ -30,6 +31,28 @@ class EncoderBody:
     def states(self, batch: Batch, *, want: Want = LAST) -> States:
         """Those of `hidden`, without dropout."""
         return self.hidden(batch, want=want)
+
+
+class PositionedEncoder(EncoderBody):
+    """An encoder whose `config` says for how many positions it is made, `max_positions`.
+
+    Its `embedding` has the token table.
+    """
+
+    config: Any
+    embedding: Any
+
+    @property
+    def max_tokens(self) -> int | None:
+        """How many positions it is made for."""
+        limit: int = self.config.max_positions
+        return limit
+
+    @property
+    def tokens(self) -> Embedding:
+        """The token table, which heads score with."""
+        table: Embedding = self.embedding.tokens
+        return table
 
 
 class WithEncoder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import encoders
@@ -15,7 +14,6 @@ import torch
 from flax import nnx
 from transformers.models.deberta_v2 import modeling_deberta_v2
 
-from t5x_like.core.abilities import ALL
 from t5x_like.interop.hugging_face import deberta as family
 from t5x_like.interop.hugging_face import model_directory
 from t5x_like.layers.attention.disentangled import LogBuckets
@@ -56,23 +54,10 @@ def theirs(kind: str, head: str, **more: Any) -> Any:
     return parity.theirs(kind, head, **KINDS[kind] | more)
 
 
-def counted(batch: dict[str, Any]) -> np.ndarray:
-    return np.asarray(batch["encoder_attention_mask"]) > 0
-
-
 @each_kind
 def test_masked_language_model(kind: str, tmp_path: Any) -> None:
     """States of all layers, attention, logits and gradients."""
-    their_model = theirs(kind, "ForMaskedLM")
-    model = parity.ours_of(their_model, tmp_path)
-    inputs, batch = encoders.read(types=None)
-    batch, labels = encoders.masked(batch)
-    out = their_model(**inputs, labels=labels, output_hidden_states=True, output_attentions=True)
-    parity.close(jax.jit(model.logits)(batch), out.logits, counted(batch))
-    found = jax.jit(functools.partial(model.encoder.hidden, want=ALL))(batch)
-    parity.same_layers(found.states, out.hidden_states, counted(batch))
-    parity.same_layers(found.attention, out.attentions, counted(batch))
-    parity.same_loss(model, batch, their_model, out)
+    encoders.same_predictions(theirs(kind, "ForMaskedLM"), tmp_path, padding=False, types=None)
 
 
 @each_kind
@@ -136,7 +121,7 @@ def test_the_mask_decoder_runs_the_last_layer_twice(tmp_path: Any) -> None:
             rel_embeddings=encoder.get_rel_embedding(),
         )
     logits = their_model.cls(query)
-    parity.close(jax.jit(model.logits)(batch), logits, counted(batch))
+    parity.close(jax.jit(model.logits)(batch), logits, encoders.counted(batch))
     places = torch.tensor(np.asarray(batch["masked_positions"], np.int64))[..., None]
     parity.close(jax.jit(model.guesses)(batch), torch.take_along_dim(logits, places, 1))
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 import encoders
@@ -15,7 +14,6 @@ import pytest
 import torch
 from flax import nnx
 
-from t5x_like.core.abilities import ALL
 from t5x_like.interop.hugging_face import modernbert as family
 from t5x_like.models import modernbert
 
@@ -48,21 +46,9 @@ def theirs(head: str, **more: Any) -> Any:
     return parity.theirs("ModernBert", head, **SIZES | more)
 
 
-def counted(batch: dict[str, Any]) -> np.ndarray:
-    return np.asarray(batch["encoder_attention_mask"]) > 0
-
-
 def test_masked_language_model(tmp_path: Any) -> None:
     """States of all layers, logits and gradients, of rows with padding on the right."""
-    their_model = theirs("ForMaskedLM")
-    model = parity.ours_of(their_model, tmp_path)
-    inputs, batch = encoders.read(types=None)
-    batch, labels = encoders.masked(batch)
-    out = their_model(**inputs, labels=labels, output_hidden_states=True)
-    parity.close(jax.jit(model.logits)(batch), out.logits, counted(batch))
-    found = jax.jit(functools.partial(model.encoder.hidden, want=ALL))(batch)
-    parity.same_layers(found.states, out.hidden_states, counted(batch))
-    parity.same_loss(model, batch, their_model, out)
+    encoders.same_predictions(theirs("ForMaskedLM"), tmp_path, padding=False, types=None)
 
 
 def test_thetas_are_those_of_their_layers(tmp_path: Any) -> None:
@@ -75,7 +61,7 @@ def test_thetas_are_those_of_their_layers(tmp_path: Any) -> None:
     other = nnx.merge(graph, parity.params_of(model))
     _, batch = encoders.read(types=None)
     logits, others = (jax.jit(one.logits)(batch) for one in (model, other))
-    assert np.abs(np.asarray(logits - others))[counted(batch)].max() > 1e-3
+    assert np.abs(np.asarray(logits - others))[encoders.counted(batch)].max() > 1e-3
 
 
 def test_packed_texts_are_read_as_alone(tmp_path: Any) -> None:
@@ -110,7 +96,7 @@ def test_answers(tmp_path: Any) -> None:
     their_model = theirs("ForQuestionAnswering")
     model = parity.ours_of(their_model, tmp_path)
     inputs, batch = encoders.read(types=None)
-    parity.same_ends(jax.jit(model.logits)(batch), their_model(**inputs), counted(batch))
+    parity.same_ends(jax.jit(model.logits)(batch), their_model(**inputs), encoders.counted(batch))
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -123,7 +109,9 @@ def test_there_and_back(head: str, tmp_path: Any) -> None:
     with torch.no_grad():
         outputs = [one(**inputs)[0] for one in (back, their_model)]
     # They attend in two ways, which differ where a query is padding.
-    where = counted(batch) if outputs[0].shape[:2] == counted(batch).shape else None
+    where = (
+        encoders.counted(batch) if outputs[0].shape[:2] == encoders.counted(batch).shape else None
+    )
     parity.close(*outputs, where)
 
 
