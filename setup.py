@@ -77,6 +77,7 @@ TEST = [
     "mypy==2.4.1",
     "nbclient>=0.10.2,<0.11",
     "pytest>=9,<10",
+    "pytest-timeout>=2.4,<3",
     "pytest-xdist>=3.8,<4",
     "ruff==0.17.5",
     "setuptools>=77.0.3",

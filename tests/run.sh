@@ -68,7 +68,7 @@ if [ "$(cat "$environment/stamp" 2>/dev/null)" != "$stamp" ]; then
   if [ -n "$oldest" ]; then lower_bounds >"$constraints"; else : >"$constraints"; fi
   install() { "$environment/bin/python" -m pip install --quiet --no-compile --constraint "$constraints" "$@"; }
   if [ -n "$beam" ]; then
-    install --editable '.[beam]' 'apache-beam[dask]' hypothesis pytest
+    install --editable '.[beam]' 'apache-beam[dask]' hypothesis pytest pytest-timeout
     echo "$stamp" >"$environment/stamp"
   fi
 fi

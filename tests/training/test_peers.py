@@ -43,14 +43,21 @@ elif order:
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
-def started(port: int, *, of: int, n: int, seconds: int = 60) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextlib.contextmanager
+def started(port: int, *, of: int, n: int, seconds: int = 60) -> Iterator[subprocess.Popen[str]]:
+    """Process n of a run, which ends with the block, whatever it waits for."""
+    process = subprocess.Popen(
         [sys.executable, "-c", MEMBER, *map(str, (port, of, n, seconds))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture
@@ -60,10 +67,7 @@ def start() -> Iterator[Start]:
     with contextlib.ExitStack() as ending:
 
         def one(n: int, *, of: int, seconds: int = 60) -> subprocess.Popen[str]:
-            process = started(port, of=of, n=n, seconds=seconds)
-            ending.callback(process.communicate)
-            ending.callback(process.kill)
-            return process
+            return ending.enter_context(started(port, of=of, n=n, seconds=seconds))
 
         yield one
 
