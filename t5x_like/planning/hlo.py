@@ -73,8 +73,10 @@ class Module:
         current: list[str] | None = None
         for line in text.splitlines():
             if current is not None:
-                if line.startswith("}"):
+                if line.rstrip() == "}":
                     current = None
+                elif current and not line.startswith(" "):  # metadata of a kernel has several lines
+                    current[-1] += line
                 else:
                     current.append(line)
             elif line.endswith("{") and (head := _HEAD.match(line)):

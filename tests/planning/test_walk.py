@@ -38,6 +38,21 @@ PRODUCT = """
 """
 
 
+def test_an_instruction_may_take_several_lines():
+    """XLA prints what a kernel says of itself on lines of its own."""
+    work = walk(f"""HloModule m
+
+ENTRY %main (x: f32[8]) -> f32[8] {{
+  %x = f32[8]{{0}} parameter(0)
+  %e = f32[8]{{0}} copy(%x), frontend_attributes={{kernel_metadata={{
+"sizes":"{{}}"
+}}}}, {cycles(10)}
+  ROOT %f = f32[8]{{0}} copy(%e), {cycles(100)}
+}}
+""")
+    assert sum(work.cycles.values()) == 110
+
+
 def test_fusions_are_of_the_kind_of_what_is_nested_in_them():
     work = walk(f"""HloModule m
 {ELEMENTWISE}{PRODUCT}

@@ -11,7 +11,7 @@ import jax
 
 from t5x_like.core.counter_random import is_counter
 from t5x_like.core.partitioning import active_layout
-from t5x_like.layers.attention import gpu_attention, tpu_attention
+from t5x_like.layers.attention import gpu_attention, splash_attention, tpu_attention
 from t5x_like.layers.attention import windowed as windows
 from t5x_like.layers.attention.attention_kernels import (
     Attended,
@@ -25,6 +25,7 @@ from t5x_like.layers.attention.attention_kernels import (
 from t5x_like.layers.attention.gpu_attention import gpu
 from t5x_like.layers.attention.kernels.kernel_mesh import parts_of_queries
 from t5x_like.layers.attention.masks import Mask
+from t5x_like.layers.attention.splash_attention import splash
 from t5x_like.layers.attention.tpu_attention import tpu
 from t5x_like.layers.attention.windowed import windowed
 from t5x_like.layers.basics.dropout import Dropping
@@ -58,7 +59,8 @@ def automatic(
     bias: jax.Array | None,
     drop: Dropping | None,
 ) -> Attended:
-    """`tpu` on TPUs; on GPUs cuDNN's, or `gpu` where that cannot compute the case; else XLA's.
+    """`tpu` on TPUs, or `splash` where rows are longer than that takes; on GPUs cuDNN's, or `gpu`
+    where that cannot compute the case; else XLA's.
 
     Of what none of them computes, and on CPUs, narrow windows are `windowed` and long rows are
     taken in blocks, unless their dropout draws other random numbers than `counter`; else `plain`.
@@ -101,6 +103,9 @@ def _of_accelerator(
         why_not = tpu_attention.unsuited(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
         if why_not is None and not few:
             return tpu
+        why_not = splash_attention.unsuited(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
+        if why_not is None and pairs >= _LONG and not windows.saves(mask, q_BLHK.shape[1]):
+            return splash
     else:
         # cuDNN's reads an array of all pairs.
         near = windows.saves(mask, q_BLHK.shape[1])

@@ -18,6 +18,7 @@ from t5x_like.layers.attention import attention_kernels, gpu_attention, kernel_c
 from t5x_like.layers.attention.attention_kernels import KeysValues, blocked, fused, plain
 from t5x_like.layers.attention.gpu_attention import gpu
 from t5x_like.layers.attention.masks import Mask
+from t5x_like.layers.attention.splash_attention import splash
 from t5x_like.layers.attention.tpu_attention import tpu
 from t5x_like.layers.attention.windowed import windowed
 from t5x_like.layers.basics.dropout import Dropping
@@ -31,7 +32,7 @@ OF_HEADS = Mask(pairs=jax.ShapeDtypeStruct((1, 2, 512, 512), bool))
 def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """The name of the kernel for so many queries and keys."""
     chosen: list[str] = []
-    for kernel in (plain, blocked, fused, tpu, gpu, windowed):
+    for kernel in (plain, blocked, fused, tpu, splash, gpu, windowed):
         monkeypatch.setattr(
             kernel_choice,
             kernel.__name__,
@@ -60,20 +61,20 @@ def test_on_cpus_long_rows_are_taken_in_blocks_and_windows_alone(
         assert choose(8192, mask=near) == "plain"
 
 
-def test_on_tpus_it_is_their_kernel_or_blocks_where_rows_are_long(
+def test_on_tpus_it_is_their_kernel_or_that_of_long_rows(
     choose: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Layout, "platform", property(lambda self: "tpu"))
     with make_layout({"data": 1}, devices=jax.devices()[:1]).active():
         assert choose(512) == choose(512, drop=DROP) == choose(512, width=128) == "tpu"
         assert choose(128) == choose(1) == choose(512, width=48) == "plain"
-        assert choose(4096) == choose(4096, drop=DROP) == "blocked"
+        assert choose(4096) == choose(2**14, mask=Mask(causal=True)) == "splash"
+        assert choose(4096, drop=DROP) == "blocked"
         assert choose(4096, drop=OTHERS) == choose(512, drop=OTHERS) == "plain"
         # Of a long row, parts with the keys that they see fit the chip's memory.
         assert choose(4096, mask=Mask(window=(64, 64))) == "tpu"
         assert choose(4096, mask=Mask(causal=True)) == "tpu"
         assert choose(4096, mask=Mask(window=(64, 64)), width=48) == "windowed"
-        assert choose(2**14, mask=Mask(causal=True)) == "blocked"
         assert choose(512, mask=OF_HEADS) == "plain"
         assert choose(512, mask=Mask(pairs=jax.ShapeDtypeStruct((2, 512, 512), bool))) == "plain"
         with kernel_choice.forming_probabilities(True):
