@@ -53,7 +53,7 @@ def splash(
         return Attended(local(q_BLHK, *memory, segments), None)
     split = Split.of(layout, *q_BLHK.shape[:3])
     heads, rows = PartitionSpec(split.rows, None, split.heads), PartitionSpec(split.rows)
-    of_segments = None if segments is None else kernels.SegmentIds(rows, rows)
+    of_segments = None if segments is None else (rows, rows)
     values = jax.shard_map(
         local,
         mesh=layout.mesh,
@@ -91,7 +91,9 @@ def unsuited(
     return None
 
 
-def _segments(mask: Mask | None, q_BLHK: jax.Array, k_BMHK: jax.Array) -> kernels.SegmentIds | None:
+def _segments(
+    mask: Mask | None, q_BLHK: jax.Array, k_BMHK: jax.Array
+) -> tuple[jax.Array, jax.Array] | None:
     """Int32 [B, L] and [B, M]: a key that does not count is in a segment without queries."""
     if mask is None:
         return None
@@ -103,15 +105,17 @@ def _segments(mask: Mask | None, q_BLHK: jax.Array, k_BMHK: jax.Array) -> kernel
         queries, keys = (jnp.ones((rows, x.shape[1]), jnp.int32) for x in (q_BLHK, k_BMHK))
     if mask.present is not None:
         keys = jnp.where(mask.present > 0, keys, jnp.iinfo(jnp.int32).min)
-    whole = (jnp.broadcast_to(x, (rows, x.shape[-1])).astype(jnp.int32) for x in (queries, keys))
-    return kernels.SegmentIds(*whole)
+    ids_BL, ids_BM = (
+        jnp.broadcast_to(x, (rows, x.shape[-1])).astype(jnp.int32) for x in (queries, keys)
+    )
+    return ids_BL, ids_BM
 
 
 def _of_device(
     q_BLHK: jax.Array,
     k_BMHK: jax.Array,
     v_BMHK: jax.Array,
-    segments: kernels.SegmentIds | None,
+    segments: tuple[jax.Array, jax.Array] | None,
     *,
     band: Band,
     interpret: bool,
@@ -141,10 +145,9 @@ def _of_device(
         residual_checkpoint_name="attended",
         interpret=interpret,
     )
-    values_BHLK = jax.vmap(lambda q, k, v, ids: kernel(q, k, v, segment_ids=ids))(
-        *(jnp.swapaxes(x, 1, 2) for x in (q_BLHK, k_BMHK, v_BMHK)), segments
-    )
-    return jnp.swapaxes(values_BHLK, 1, 2)
+    ids = None if segments is None else kernels.SegmentIds(*segments)
+    heads_first = [jnp.swapaxes(x, 1, 2) for x in (q_BLHK, k_BMHK, v_BMHK)]
+    return jnp.swapaxes(jax.vmap(kernel)(*heads_first, ids), 1, 2)
 
 
 def _side(length: int, most: int) -> int:
