@@ -21,6 +21,8 @@ TARGET = "tpu_custom_call"
 """The target of the custom call of a Pallas kernel."""
 
 _CONFIG = "backend_config="
+_KEPT = ("custom_call_config", "scoped_memory_configs")
+"""The parts of it that say what a kernel is, and how much of the chip's memory it may take."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,8 +82,8 @@ def kernel_of(one: hlo.Instruction, there: Mapping[str, hlo.Instruction]) -> Ker
     config: dict = {}
     if start >= 0:
         config, _ = json.JSONDecoder().raw_decode(one.attributes[start + len(_CONFIG) :])
-    custom_call = {"custom_call_config": config.get("custom_call_config", {})}
-    return Kernel(name, operands, one.shape, json.dumps(custom_call))
+    kept = {part: config[part] for part in _KEPT if part in config}
+    return Kernel(name, operands, one.shape, json.dumps(kept))
 
 
 def kernel_times(calls: Mapping[Kernel, float], topology: Topology) -> list[KernelTime]:

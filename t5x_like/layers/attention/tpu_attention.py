@@ -58,7 +58,7 @@ def unsuited(
     arrays = _ARRAYS + (0 if bias is None else 4 * of_a_block)
     in_parts = Settings(width=width, band=band_of(mask), in_parts=devices == 1)
     parts = tpu_kernel.parts_of(in_parts, queries // devices, keys, bias=bias is not None)
-    needed = 4 * max(part.pairs for part in parts) * arrays
+    needed = 4 * parts.largest * arrays
     if len(parts) > 1:  # rows may be long: their arrays and gradients, in 16 bits, twice, and sums
         needed += max(LANES, width) * (16 * queries + 24 * keys)
     if needed > usable_vmem():

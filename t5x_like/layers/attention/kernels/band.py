@@ -6,11 +6,12 @@ Suffixes: L queries, M keys.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.experimental import pallas as pl
 
 from t5x_like.layers.attention.masks import Mask
 
@@ -52,11 +53,15 @@ class Band(NamedTuple):
         """The same for queries that see some keys."""
         return _blocks(key, keys, size, blocks, before=self.after, after=self.before)
 
-    def parts(self, queries: int, keys: int) -> Sequence[Part]:
+    def parts(self, queries: int, keys: int) -> Parts:
         """Parts that cover what is seen, each of whole lanes; one part where it is not less."""
-        whole = [Part(0, queries, 0, keys)]
         if self == EVERYTHING or keys % LANES or queries % ROWS or queries == ROWS:
-            return whole
+            return whole(queries, keys)
+        if self.before is not None and self.after is not None:
+            before = -(-self.before // LANES) * LANES
+            size = before + ROWS + -(-self.after // LANES) * LANES
+            if size < keys:
+                return Parts.moving(queries // ROWS, before=before, size=size, keys=keys)
         parts = []
         for first in range(0, queries, ROWS):
             begin = 0 if self.before is None else max(0, first - self.before)
@@ -65,7 +70,7 @@ class Band(NamedTuple):
             if begin >= end:  # it sees nothing: a mean of some values
                 begin, end = 0, LANES
             parts.append(Part(first, ROWS, begin, end - begin))
-        return parts
+        return Parts(parts)
 
 
 def _blocks(
@@ -86,26 +91,77 @@ EVERYTHING = Band()
 class Part(NamedTuple):
     """`queries` queries from number `query` on, and `keys` keys from number `key` on."""
 
-    query: int
+    query: Any
     queries: int
-    key: int
+    key: Any
     keys: int
 
     @property
-    def rows(self) -> slice:
-        return slice(self.query, self.query + self.queries)
+    def rows(self) -> Any:
+        """The index of its queries in a block."""
+        return pl.ds(self.query, self.queries)
 
     @property
-    def columns(self) -> slice:
-        return slice(self.key, self.key + self.keys)
+    def columns(self) -> Any:
+        return pl.ds(self.key, self.keys)
 
     @property
     def pairs(self) -> int:
         return self.queries * self.keys
 
-    def of(self, x: Any) -> Any:
-        """The slice of an array [L|1, M] that belongs to the part."""
-        return x[self.rows if x.shape[0] > 1 else slice(None), self.columns]
+
+class Parts:
+    """Parts that a kernel takes one after another.
+
+    Many parts of one size are a loop in the program, whose code is that of one of them: without it
+    a window in a row of 8,192 tokens took the compiler minutes.
+    """
+
+    def __init__(
+        self, parts: Sequence[Part], *, of_number: Callable[[Any], Part] | None = None
+    ) -> None:
+        self._parts, self._of_number = parts, of_number
+
+    @classmethod
+    def moving(cls, count: int, *, before: int, size: int, keys: int) -> Parts:
+        """Parts of `ROWS` queries, each with `size` keys from `before` keys before its first on.
+
+        At the ends of the row, the keys stay inside it: the band hides what is too many.
+        """
+
+        def part(n: Any) -> Part:
+            first = pl.multiple_of(n * ROWS, ROWS)
+            key = pl.multiple_of(jnp.clip(first - before, 0, keys - size), LANES)
+            return Part(first, ROWS, key, size)
+
+        return cls([Part(0, ROWS, 0, size)] * count, of_number=part)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    @property
+    def largest(self) -> int:
+        """Pairs of the largest part."""
+        return max(part.pairs for part in self._parts)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of all parts together."""
+        return sum(part.pairs for part in self._parts)
+
+    def each(self, do: Callable[[Part], None]) -> None:
+        """Does it for each part, in their order."""
+        of_number = self._of_number
+        if of_number is None:
+            for part in self._parts:
+                do(part)
+        else:
+            jax.lax.fori_loop(0, len(self), lambda n, _: do(of_number(n)), None)
+
+
+def whole(queries: int, keys: int) -> Parts:
+    """All queries and keys as one part."""
+    return Parts([Part(0, queries, 0, keys)])
 
 
 def band_of(mask: Mask | None) -> Band:

@@ -51,15 +51,21 @@ class HeadGrid(abc.ABC):
         """
 
     def call(
-        self, step: Callable[..., None], more: Sequence[jax.Array], outputs: Sequence[Any]
+        self,
+        step: Callable[..., None],
+        more: Sequence[jax.Array],
+        outputs: Sequence[Any],
+        *,
+        scratch: Sequence[Any] = (),
     ) -> list[jax.Array]:
         """Arrays of the shapes of `outputs`.
 
         Args:
           step: writes a step's blocks of them, for the settings, blocks of the operands and of
-            `more`, and its blocks of the outputs.
+            `more`, its blocks of the outputs, and scratch.
           more: the values and their gradient; empty in the forward pass.
           outputs: have shapes and dtypes.
+          scratch: memory that a step has besides.
         """
         names = [*self.whole, *self.cut]
         arrays = [*self.cut.values(), *more]
@@ -77,6 +83,7 @@ class HeadGrid(abc.ABC):
                 grid=self.grid,
                 in_specs=[self.spec(x) for x in arrays],
                 out_specs=[self.spec(x) for x in outputs],
+                scratch_shapes=[*scratch],
             ),
             compiler_params=pltpu.CompilerParams(
                 # Two cores of a chip take different heads.

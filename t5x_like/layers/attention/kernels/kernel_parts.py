@@ -141,10 +141,10 @@ class Draws(NamedTuple):
     """Dropout of a head's probabilities in a step, as `dropout.dropout` drops of [B, H, L, M].
 
     Attributes:
-      seed: int32 [7]: both words of a key of `counter_random`; on this device, the numbers of the
-        first row and of the first head; how many heads there are on all devices; the number of the
-        first query, and how many queries there are on all.
-      number: that of the head, on this device.
+      seed: seven int32: both words of a key of `counter_random`; the numbers of the row and of the
+        first head of this grid step (`of_step`); how many heads there are on all devices; the
+        number of the first query, and how many queries there are on all.
+      number: that of the head, in this step.
       keys: M.
     """
 
@@ -201,11 +201,17 @@ class Draws(NamedTuple):
 
     def _words(self, column: jax.Array, half: int, first: int, *, shared: bool) -> jax.Array:
         """Random words, uint32, for the columns below `half` of each query."""
-        low, high, row, head, heads, first_query, queries = (self.seed[i] for i in range(7))
-        before = (row + pl.program_id(1)) * heads + head + self.number
+        low, high, row, head, heads, first_query, queries = self.seed
+        before = row * heads + head + self.number
         place = column + jax.lax.broadcasted_iota(jnp.int32, column.shape, 0) * half
         place += (before if shared else before * queries + first_query + first) * half
         return hashed(place.astype(jnp.uint32), low.astype(jnp.uint32), high.astype(jnp.uint32))
+
+
+def of_step(seed: Any, heads: int) -> tuple[Any, ...]:
+    """The seed of a grid step of so many heads, from that of a device, whose first ones it has."""
+    low, high, row, head, *rest = (seed[n] for n in range(7))
+    return low, high, row + pl.program_id(1), head + pl.program_id(0) * heads, *rest
 
 
 def halves(words: jax.Array) -> tuple[jax.Array, jax.Array]:

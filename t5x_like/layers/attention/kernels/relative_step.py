@@ -21,6 +21,7 @@ from t5x_like.layers.attention.kernels.kernel_parts import (
     Head,
     dropped,
     head_blocks,
+    of_step,
     product,
 )
 from t5x_like.layers.attention.kernels.relative_shift import Window, windows
@@ -183,11 +184,10 @@ def _exponentials(
 
 def _kept(settings: Settings, refs: Operands, asking: _Queries, head: Head) -> jax.Array | None:
     """Which probabilities stay."""
-    per_step = refs.q.shape[-1] // settings.width
-    number = pl.program_id(0) * per_step + head.number
+    seed = of_step(refs.seed, refs.q.shape[-1] // settings.width)
     first = asking.window.queries.start
     shape = (asking.window.queries.stop - first, refs.k.shape[1])
-    return Draws(refs.seed, number, settings.keys).kept(settings, shape, first=first)
+    return Draws(seed, head.number, settings.keys).kept(settings, shape, first=first)
 
 
 def backward_step(settings: Settings, refs: Operands, values: Any, g: Any, *gradients: Any) -> None:

@@ -19,8 +19,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 
-from t5x_like.layers.attention.kernels.band import EVERYTHING, Part
+from t5x_like.layers.attention.kernels.band import EVERYTHING, Part, Parts, whole
 from t5x_like.layers.attention.kernels.head_grid import HeadGrid
 from t5x_like.layers.attention.kernels.kernel_parts import (
     LANES,
@@ -31,7 +32,9 @@ from t5x_like.layers.attention.kernels.kernel_parts import (
     Settings,
     dropped,
     head_blocks,
+    lanes_of_block,
     lanes_of_step,
+    of_step,
     product,
 )
 
@@ -54,7 +57,14 @@ def backward(
     bias = [] if operands.bias is None else [operands.bias]
     sums = bool(bias) and operands.bias.shape[0] == 1
     step = functools.partial(_backward, sums=sums, parts=grid.parts)
-    return grid.call(step, (values, g), [operands.q, operands.k, operands.v, *bias])
+    block = (operands.k.shape[1], lanes_of_block(operands.q.shape[-1], settings.width))
+    return grid.call(
+        step,
+        (values, g),
+        [operands.q, operands.k, operands.v, *bias],
+        # Several parts see a key: its gradients are added up here.
+        scratch=[pltpu.VMEM(block, jnp.float32)] * 2 if len(grid.parts) > 1 else (),
+    )
 
 
 class _Grid(HeadGrid):
@@ -65,7 +75,7 @@ class _Grid(HeadGrid):
         _, queries, joined = operands.q.shape
         keys = operands.k.shape[1]
         self.parts = parts_of(settings, queries, keys, bias=operands.bias is not None)
-        self.pairs = sum(part.pairs for part in self.parts)
+        self.pairs = self.parts.pairs
         super().__init__(settings, operands, lanes_of_step(joined, settings.width, self.pairs))
 
     def spec(self, x: jax.Array) -> pl.BlockSpec:
@@ -83,28 +93,39 @@ class _Grid(HeadGrid):
         return 2 * products * pairs * max(LANES, self.settings.width), pairs
 
 
-def parts_of(settings: Settings, queries: int, keys: int, *, bias: bool) -> Sequence[Part]:
+def parts_of(settings: Settings, queries: int, keys: int, *, bias: bool) -> Parts:
     """The parts of the queries that a step takes one after another, each with the keys it sees."""
     if bias or not settings.in_parts:  # a bias has a gradient for every pair
-        return [Part(0, queries, 0, keys)]
+        return whole(queries, keys)
     return settings.band.parts(queries, keys)
 
 
-def _forward(settings: Settings, refs: Operands, o: Any, *, parts: Sequence[Part]) -> None:
+def _forward(settings: Settings, refs: Operands, o: Any, *, parts: Parts) -> None:
+    refs = _of_step(settings, refs)
     for block in head_blocks(refs.q.shape[-1], settings.width):
-        lanes = block[0].lanes
-        for part in parts:
-            q = refs.q[0, part.rows, lanes]
-            k, v = (x[0, part.columns, lanes] for x in refs[1:3])
-            whole = None
-            for head in block:
-                e, _ = _exponentials(settings, refs, q, k, head, part)
-                # Rows are divided by their sums where they are narrow.
-                scale = settings.scale / e.sum(axis=-1, keepdims=True)
-                e = dropped(e, _kept(settings, refs, head, part))
-                whole = head.put(whole, product(e.astype(v.dtype), v, (1, 0)) * scale)
-            assert whole is not None
-            o[0, part.rows, lanes] = whole.astype(o.dtype)
+        parts.each(functools.partial(_forward_part, settings, refs, o, block))
+
+
+def _of_step(settings: Settings, refs: Operands) -> Operands:
+    """The blocks with the seed of this grid step."""
+    return refs._replace(seed=of_step(refs.seed, refs.q.shape[-1] // settings.width))
+
+
+def _forward_part(
+    settings: Settings, refs: Operands, o: Any, block: Sequence[Head], part: Part
+) -> None:
+    lanes = block[0].lanes
+    q = refs.q[0, part.rows, lanes]
+    k, v = (x[0, part.columns, lanes] for x in refs[1:3])
+    values = None
+    for head in block:
+        e, _ = _exponentials(settings, refs, q, k, head, part)
+        # Rows are divided by their sums where they are narrow.
+        scale = settings.scale / e.sum(axis=-1, keepdims=True)
+        e = dropped(e, _kept(settings, refs, head, part))
+        values = head.put(values, product(e.astype(v.dtype), v, (1, 0)) * scale)
+    assert values is not None
+    o[0, part.rows, lanes] = values.astype(o.dtype)
 
 
 def _backward(
@@ -115,30 +136,36 @@ def _backward(
     dq: Any,
     dk: Any,
     dv: Any,
-    *dbias: Any,
+    *more: Any,
     sums: bool,
-    parts: Sequence[Part],
+    parts: Parts,
 ) -> None:
+    refs = _of_step(settings, refs)
+    dbias = () if refs.bias is None else more[:1]
+    totals = more[len(dbias) :]
     if sums:
 
         @pl.when(pl.program_id(1) == 0)
         def _() -> None:
             dbias[0][...] = jnp.zeros_like(dbias[0])
 
-    keys = refs.k.shape[1]
     for block in head_blocks(refs.q.shape[-1], settings.width):
         lanes = block[0].lanes
-        of_keys: list[Any] = [None, None]
-        for part in parts:
-            gradients = _gradients(settings, refs, (values, g), dbias, block, part, sums=sums)
-            dq[0, part.rows, lanes] = gradients[0].astype(dq.dtype)
-            around = ((part.key, keys - part.key - part.keys), (0, 0))
-            padded = [x if part.keys == keys else jnp.pad(x, around) for x in gradients[1:]]
-            of_keys = [
-                x if total is None else total + x for total, x in zip(of_keys, padded, strict=True)
-            ]
-        for ref, total in zip((dk, dv), of_keys, strict=True):
-            ref[0, :, lanes] = total.astype(ref.dtype)
+        for total in totals:
+            total[...] = jnp.zeros_like(total)
+
+        def of_part(part: Part, block: Sequence[Head] = block, lanes: slice = lanes) -> None:
+            whole = _gradients(settings, refs, (values, g), dbias, block, part, sums=sums)
+            dq[0, part.rows, lanes] = whole[0].astype(dq.dtype)
+            for total, x in zip(totals, whole[1:], strict=False):
+                total[part.columns] += x
+            if not totals:
+                for ref, x in zip((dk, dv), whole[1:], strict=True):
+                    ref[0, :, lanes] = x.astype(ref.dtype)
+
+        parts.each(of_part)
+        for ref, total in zip((dk, dv), totals, strict=False):
+            ref[0, :, lanes] = total[...].astype(ref.dtype)
 
 
 def _gradients(
@@ -204,7 +231,8 @@ def _seen(settings: Settings, refs: Operands, part: Part) -> jax.Array | None:
     shape = (part.queries, part.keys)
     conditions = [settings.band.seen(refs.seed[5] + part.query, part.key, shape)]
     if refs.mask is not None:
-        conditions.append(part.of(refs.mask[0]).astype(jnp.int32) > 0)
+        rows = part.rows if refs.mask.shape[1] > 1 else slice(None)
+        conditions.append(refs.mask[0, rows, part.columns].astype(jnp.int32) > 0)
     if refs.segments is not None:
         conditions.append(refs.segments[0, part.rows] == refs.key_segments[0, :, part.columns])
     held = [condition for condition in conditions if condition is not None]
@@ -213,6 +241,4 @@ def _seen(settings: Settings, refs: Operands, part: Part) -> jax.Array | None:
 
 def _kept(settings: Settings, refs: Operands, head: Head, part: Part) -> jax.Array | None:
     """Which probabilities stay."""
-    per_step = refs.q.shape[-1] // settings.width
-    number = pl.program_id(0) * per_step + head.number
-    return Draws(refs.seed, number, refs.k.shape[1]).of_part(settings, part)
+    return Draws(refs.seed, head.number, refs.k.shape[1]).of_part(settings, part)
