@@ -264,6 +264,12 @@ def active_device() -> jax.Device:
     return jax.devices()[0] if layout is None else layout.mesh.devices.flat[0]
 
 
+def active_platform() -> str:
+    """The kind of these devices: `cpu`, `gpu` or `tpu`."""
+    layout = _ACTIVE.get()
+    return jax.default_backend() if layout is None else layout.platform
+
+
 def constrain(x: jax.Array, *axes: str | None) -> jax.Array:
     """Pins the layout of an activation, one name a dimension. Does nothing outside a layout."""
     layout = _ACTIVE.get()

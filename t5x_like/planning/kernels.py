@@ -1,7 +1,7 @@
 """The time of Pallas kernels, for which the compiler has no estimate.
 
 Each kernel of a program is compiled once more, alone, for its final bundles. Where these do not
-tell, its operations and bytes do, at the chip's published rates.
+tell, its operations do, at the chip's published rate. It takes no less time than its bytes need.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ class Kernel:
         match = re.search(r'"flops": *"?(\d+)', self.config)
         return float(match[1]) if match else 0.0
 
-    def seconds_at_rates(self, chip: Chip) -> float:
-        """The time of a call at the chip's published rates."""
-        return max(self.flops / chip.peak_flops, self.bytes / chip.hbm_bandwidth)
+    def seconds(self, chip: Chip, cycles: float | None) -> float:
+        """The time of a call: that of its cycles, or of its operations; no less than of its bytes."""
+        computing = self.flops / chip.peak_flops if cycles is None else cycles / chip.clock
+        return max(computing, self.bytes / chip.hbm_bandwidth)
 
 
 class KernelTime(NamedTuple):
@@ -92,10 +93,7 @@ def kernel_times(calls: Mapping[Kernel, float], topology: Topology) -> list[Kern
     time_of: dict[tuple[str, str], KernelTime] = {}
     for kernel, times in calls.items():
         known = cycles.get(kernel)
-        if known is None:
-            each, source = kernel.seconds_at_rates(topology.chip), "rates"
-        else:
-            each, source = known / topology.chip.clock, "bundles"
+        each, source = kernel.seconds(topology.chip, known), "rates" if known is None else "bundles"
         before = time_of.get((kernel.name, source), KernelTime(kernel.name, 0, 0, source))
         time_of[kernel.name, source] = before._replace(
             calls=before.calls + times, seconds=before.seconds + times * each

@@ -200,7 +200,9 @@ def test_kernels_are_listed_with_what_they_move_and_compute():
     ((kernel, calls),) = walk(KERNEL).kernels.items()
     assert (kernel.name, calls) == ("k", 2)
     assert kernel.bytes == 2 * 16 * 128 * 2
-    assert kernel.seconds_at_rates(CHIP) == 4e9 / CHIP.peak_flops
+    assert kernel.seconds(CHIP, None) == 4e9 / CHIP.peak_flops
+    assert kernel.seconds(CHIP, 2 * CHIP.clock) == 2
+    assert kernel.seconds(CHIP, 1) == kernel.bytes / CHIP.hbm_bandwidth > 1 / CHIP.clock
 
 
 def test_what_has_no_estimate_counts_by_its_bytes_in_hbm():

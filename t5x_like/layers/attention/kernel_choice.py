@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import jax
 
 from t5x_like.core.counter_random import is_counter
-from t5x_like.core.partitioning import active_layout
+from t5x_like.core.partitioning import active_layout, active_platform
 from t5x_like.layers.attention import gpu_attention, splash_attention, tpu_attention
 from t5x_like.layers.attention import windowed as windows
 from t5x_like.layers.attention.attention_kernels import (
@@ -67,7 +67,7 @@ def automatic(
     """
     kernel: Kernel = plain
     if not _forming.get():
-        choose = _by_xla if _platform() == "cpu" else _of_accelerator
+        choose = _by_xla if active_platform() == "cpu" else _of_accelerator
         kernel = choose(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
     return kernel(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
 
@@ -98,7 +98,7 @@ def _of_accelerator(
 ) -> Kernel:
     pairs = q_BLHK.shape[1] * memory.keys.shape[1]
     decodes = q_BLHK.shape[1] == 1
-    if _platform() == "tpu":
+    if active_platform() == "tpu":
         few = pairs <= _FEW and (bias is None or decodes)
         why_not = tpu_attention.unsuited(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
         if why_not is None and not few:
@@ -132,9 +132,4 @@ def runs_on_tpu(kernel: Kernel) -> bool:
     A gin file gives `automatic` as a function around it.
     """
     free = inspect.unwrap(kernel) is automatic and not _forming.get()
-    return free and _platform() == "tpu"
-
-
-def _platform() -> str:
-    layout = active_layout()
-    return jax.default_backend() if layout is None else layout.platform
+    return free and active_platform() == "tpu"

@@ -11,6 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from t5x_like.core.partitioning import active_platform
+from t5x_like.layers.attention.kernels import turning
+
 
 class Rotary(NamedTuple):
     """Float32 [B|1, L, F] each: the cosines and sines of a row's angles."""
@@ -19,7 +22,12 @@ class Rotary(NamedTuple):
     sines: jax.Array
 
     def turn(self, x_BLHK: jax.Array) -> jax.Array:
-        """Turns number i of a head with number i + F, in float32; same shape and dtype."""
+        """Turns number i of a head with number i + F, in float32; same shape and dtype.
+
+        On TPUs a kernel does it, where it `suits`.
+        """
+        if active_platform() == "tpu" and turning.suits(x_BLHK):
+            return turning.turn(x_BLHK, *self)
         cos, sin = (angles[:, :, None] for angles in self)
         left, right = jnp.split(x_BLHK.astype(jnp.float32), 2, axis=-1)
         turned = jnp.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)

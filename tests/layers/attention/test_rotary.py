@@ -1,10 +1,15 @@
 """Rotary positions: products depend on distances alone."""
 
+import functools
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from t5x_like.core.partitioning import make_layout
+from t5x_like.layers.attention.kernels import turning
 from t5x_like.layers.attention.rotary import rotary
 
 
@@ -33,6 +38,32 @@ def test_angles_are_those_of_the_paper():
     np.testing.assert_allclose(
         [cosines[0, 0, 1], sines[0, 0, 1]], [np.cos(0.3), np.sin(0.3)], rtol=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    ("heads", "width", "mesh"), [(4, 64, {}), (2, 128, {}), (8, 32, {"data": 2, "tensor": 2})]
+)
+def test_the_kernel_for_tpus_turns_alike(heads, width, mesh):
+    """Run as plain JAX; the gradient too."""
+    x, weights = jax.random.normal(jax.random.key(0), (2, 2, 48, heads, width))
+    turns = rotary(jnp.arange(96).reshape(2, 48), d_kv=width)
+    assert turning.suits(x)
+    assert not turning.suits(x[:, :1])
+
+    def weighed(x, turn):
+        turned = turn(x)
+        return (turned * weights).sum(), turned
+
+    both = [
+        jax.grad(functools.partial(weighed, turn=turn), has_aux=True)
+        for turn in (turns.turn, lambda x: turning.turn(x, *turns, interpret=True))
+    ]
+    usual = both[0](x)
+    devices = math.prod(mesh.values())
+    with make_layout(mesh or {"data": 1}, devices=jax.devices()[:devices]).active():
+        ours = jax.jit(both[1])(x)
+    for a, b in zip(ours, usual, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6)
 
 
 def test_heads_of_odd_width_are_refused():
