@@ -54,7 +54,7 @@ class Kernel:
         return float(match[1]) if match else 0.0
 
     def seconds(self, chip: Chip, cycles: float | None) -> float:
-        """The time of a call: that of its cycles, or of its operations; no less than of its bytes."""
+        """The time of a call: of its cycles, or of its operations; no less than of its bytes."""
         computing = self.flops / chip.peak_flops if cycles is None else cycles / chip.clock
         return max(computing, self.bytes / chip.hbm_bandwidth)
 
