@@ -63,6 +63,19 @@ def deberta_v3(parameters: int, peak: float) -> Figures:
     return Figures(parameters, [(500_000, 8192, 512)], rates, 2.1e12)
 
 
+def ettin(
+    parameters: int, steps: tuple[int, int, int], warmup: int, peak: float, *, trained: float
+) -> Figures:
+    """`steps` of the parts: 1,024 tokens, longer rows, better text."""
+    first, long, last = steps
+    lengths = [(first, 4608, 1024), (long, 576, 7999), (last, 576, 7999)]
+    middle, end = first + long, first + long + last
+    quarter = first + long / 4  # half of the fall: 1 - sqrt(1 / 4)
+    rates = {warmup / 2: peak / 2, warmup: peak, first - 1: peak, quarter: peak * 0.75}
+    rates |= {middle: peak / 2, middle + last / 4: peak * 0.26, end: peak * 0.02}
+    return Figures(parameters, lengths, rates, trained)
+
+
 def electra(parameters: int, shape: tuple[int, int, int], peak: float, trained: float) -> Figures:
     total = shape[0]
     rates = {
@@ -181,6 +194,20 @@ OURS = {
             ("eurobert_2_1b", 2_403_092_736),
         )
     },
+    # The published settings have rates, tokens, lengths and the first batch. Their batches have
+    # as many texts of up to 7,999 tokens as of 1,024; here a row is as many tokens as it is long.
+    **{
+        f"ettin_{size}{kind}": ettin(*figures, trained=trained)
+        for kind in ("", "_decoder")
+        for size, *figures, trained in (
+            ("17m", 16_913_600, (386_769, 54_261, 10_853), 6_782, 3e-3, 2e12),
+            ("32m", 32_081_344, (381_471, 54_261, 10_853), 6_465, 3e-3, 2e12),
+            ("68m", 68_457_664, (376_172, 54_261, 10_853), 5_260, 3e-3, 2e12),
+            ("150m", 149_655_232, (370_875, 54_261, 10_853), 4_663, 8e-4, 2e12),
+            ("400m", 395_881_664, (362_398, 54_261, 10_853), 1_848, 5e-4, 2e12),
+            ("1b", 1_031_314_112, (360_915, 18_087, 3_618), 1_038, 5e-4, 1.8e12),
+        )
+    },
     # Nothing is published of these but the models: they have the figures of the others.
     "deberta_xlarge": deberta(759_430_233),
     "deberta_v2_xl": deberta(887_871_588),
@@ -217,13 +244,13 @@ OURS = {
 }
 RECIPES = PUBLISHED | OURS
 MINIS = (
-    "albert bart bert bert_wwm byt5 deberta_v3 distilbert electra eurobert gpt gpt2 legal_bert "
-    "modernbert mt5 neobert roberta scibert spanbert t5 t5_1_1 ul2 xlnet"
+    "albert bart bert bert_wwm byt5 deberta_v3 distilbert electra ettin_decoder eurobert gpt gpt2 "
+    "legal_bert modernbert mt5 neobert roberta scibert spanbert t5 t5_1_1 ul2 xlnet"
 ).split()
 FULL = {
     "albert": "albert_base", "bart": "bart_base", "bert": "bert_base", "bert_wwm": "bert_wwm_large",
     "byt5": "byt5_small", "deberta_v3": "deberta_v3_base", "electra": "electra_small",
-    "eurobert": "eurobert_610m", "modernbert": "modernbert_base", "mt5": "mt5_small",
+    "ettin_decoder": "ettin_150m_decoder", "eurobert": "eurobert_610m", "modernbert": "modernbert_base", "mt5": "mt5_small",
     "roberta": "roberta_base", "spanbert": "spanbert_base", "t5": "t5_small",
     "t5_1_1": "t5_1_1_small", "ul2": "ul2_20b", "xlnet": "xlnet_base",
 }  # fmt: skip

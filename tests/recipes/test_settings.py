@@ -180,6 +180,10 @@ MODERNBERT = Settings(
     of_attention=0.0,
     lengths={"inputs": 1024},
 )
+ETTIN = MODERNBERT.but(optimizer=STABLE_ADAMW | {"peak": 5e-4})
+ETTIN_150M = MODERNBERT.but(optimizer=STABLE_ADAMW | {"peak": 8e-4})
+ETTIN_SMALL = MODERNBERT.but(optimizer=STABLE_ADAMW | {"peak": 3e-3, "weight_decay": 3e-4})
+ETTIN_1B = MODERNBERT.but(optimizer=STABLE_ADAMW | {"peak": 5e-4, "weight_decay": 5e-5})
 NEOBERT = Settings(
     optimizer=adam("adamw", b2=0.95, eps=1e-8),
     vocabulary=pieces("wordpiece", 30_522, lowercase=True),
@@ -249,6 +253,19 @@ SETTINGS = {
     "electra_small": ELECTRA.but(lengths={"inputs": 128}),
     "electra_base": ELECTRA,
     "electra_large": ELECTRA.but(objective=electra.ELECTRA(masked_rate=0.25, every_token=True)),
+    **{
+        f"ettin_{size}{kind}": one.but(**changes)
+        for kind, changes in (
+            ("", {}),
+            ("_decoder", {"objective": lm.LanguageModeling(), "lengths": {"targets": 1024}}),
+        )
+        for size, one in (
+            *((size, ETTIN_SMALL) for size in ("17m", "32m", "68m")),
+            ("150m", ETTIN_150M),
+            ("400m", ETTIN),
+            ("1b", ETTIN_1B),
+        )
+    },
     "eurobert_*": EUROBERT,
     "gpt": GPT2.but(vocabulary=pieces("byte_bpe", 40_478), lengths={"targets": 512}),
     "gpt2*": GPT2,
@@ -353,6 +370,24 @@ def test_what_models_are_trained_with(
 ):
     config = gin_config.arguments_of(resolved(name).model)["config"]
     assert {field: getattr(config, field) for field in fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("name", "local"), [("ettin_68m", 160_000.0), ("ettin_68m_decoder", 10_000.0)]
+)
+def test_the_parts_of_an_ettin(name: str, local: float, resolved: Callable[[str], Run]):
+    phases = [phase for _, phase in gin_config.without_gin(resolved(name)).in_phases()]
+    first, *_, last_of_first, long, better = phases
+    assert (first.options.batch_size, last_of_first.options.batch_size) == (384, 4608)
+    configs = [one.model.keywords["config"] for one in (first, long, better)]
+    thetas = [(config.global_theta, config.local_theta) for config in configs]
+    assert thetas == [(10_000.0, 10_000.0), *[(160_000.0, local)] * 2]
+    assert [one.optimizer.made_by.keywords["peak"] for one in (long, better)] == [3e-3, 1.5e-3]
+    objectives = [one.data.chosen_objective for one in (first, long, better)]
+    if "decoder" in name:
+        assert objectives == [lm.LanguageModeling()] * 3
+    else:
+        assert [one.masked_rate for one in objectives] == [0.3, 0.3, 0.15]
 
 
 def test_an_xlnet_remembers_what_its_rows_go_on_from():

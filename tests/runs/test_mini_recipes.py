@@ -41,7 +41,10 @@ FOLLOWS_BERT = ("distilbert-mini", "legal_bert-mini")
 KEEPS_ITS_VOCABULARY = ("byt5-mini", *FOLLOWS_BERT)
 FIRST_PHASE = {
     "bert-mini": "short/run.Phase.steps",
-    **{f"{name}-mini": "FIRST_STEPS" for name in ("modernbert", "neobert", "eurobert")},
+    **{
+        f"{name}-mini": "FIRST_STEPS"
+        for name in ("modernbert", "neobert", "eurobert", "ettin_decoder")
+    },
 }
 NO_RAMP = "byt5-mini mt5-mini t5-mini t5_1_1-mini ul2-mini".split()
 
