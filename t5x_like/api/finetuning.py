@@ -57,6 +57,7 @@ def finetune(
     length: int | None = None,
     stride: int | None = None,
     pieces: str | None = None,
+    pack: bool = False,
     class_weights: str | Mapping[str, float] | None = None,
     label_smoothing: float | None = None,
     focal_gamma: float | None = None,
@@ -85,6 +86,7 @@ def finetune(
       epochs, batch_size, learning_rate, average_last: passes; rows a step; peak; epochs averaged.
       length, stride: tokens of a row (None: of the longest, at most 512); to a text's next window.
       pieces: of tags, the pieces of a word that carry it: "first" (None), "last", "all" or "mean".
+      pack: whether rows of training hold several texts, without padding between them.
       class_weights, reinit_layers: "balanced" or {class: weight}; last layers that start afresh.
       label_smoothing, focal_gamma, r_drop: share of other classes; power of 1 - p; R-Drop's weight.
       method, teacher: what trains ("lora"), or a `Method`; a run to learn from, or a `Distilling`.

@@ -80,6 +80,14 @@ class GivesStates(Protocol):
         """
 
 
+class ReadsPackedRows(Body, Protocol):
+    """A text has the states in a row of several that it has alone.
+
+    It reads int32 `encoder_segment_ids` and `encoder_positions`, [B, L] each, as
+    `feature_converters.Encoder` makes them.
+    """
+
+
 class GuessesMasked(Protocol):
     """It predicts masked tokens."""
 

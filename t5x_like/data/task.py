@@ -27,6 +27,7 @@ from t5x_like.data.samples import packing
 from t5x_like.data.samples.samples import Samples, is_carried, make_samples
 from t5x_like.data.samples.token_stream import separator
 from t5x_like.objectives.parts.geometry import keeps_records
+from t5x_like.objectives.supervised.labelled_rows import LabelledRows
 
 
 class TokenizedText(Protocol):
@@ -242,6 +243,8 @@ class Task:
             return packing.packed_records(
                 records, self.lengths, late_steps=self.steps, eos=self.eos or {}
             )
+        if pack and isinstance(self.objective, LabelledRows) and self.objective.packs:
+            return packing.packed_texts(records, shape, self.lengths)
         if pack:
             return packing.packed_documents(records, self.objective, self.lengths, ids=ids)
         return make_samples(

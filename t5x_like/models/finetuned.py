@@ -15,7 +15,7 @@ from flax import nnx
 from t5x_like.core.abilities import LAST, NamesClasses, States, Want
 from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.basics.modules import Linear
-from t5x_like.layers.families import prompts
+from t5x_like.layers.families import packed_texts, prompts
 from t5x_like.layers.families.body import OnBody
 from t5x_like.layers.families.prompts import Prompt
 from t5x_like.layers.heads import label_heads, word_means
@@ -44,6 +44,8 @@ class FineTuned(OnBody, TermLoss):
     The body has a `config`, with `d_model` and `dtype`, and `hidden(batch, key)`. A batch holds
     what the body reads and, for the loss, what the task needs (`label_losses`). For a choice,
     every array that the body reads has the alternatives as its second dimension, [B, A, ...].
+
+    Rows of several texts have the labels of each text at its first token, or those of its tokens.
 
     With `r_drop` above 0, a step asks twice, with other units dropped. Its loss is the mean of both
     losses, and `r_drop` times the mean distance of both answers (`losses.r_drop`). Published code
@@ -82,6 +84,8 @@ class FineTuned(OnBody, TermLoss):
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
         """The head's logits: float32 [B, C], [B, L, C], or [B, A] for a choice.
 
+        Where rows are packed, those of a text are at its first token: [B L, C].
+
         An alternative without tokens is not one: it cannot be chosen. Where the batch has
         `word_ids`, each token of a word has the mean over its tokens.
         """
@@ -118,7 +122,11 @@ class FineTuned(OnBody, TermLoss):
         """
         if self.head is None:
             raise ValueError("this body has no head: read its states with body.hidden(batch)")
-        logits: jax.Array = self.head(x_BLD, _tokens(batch), counts(batch, self.padding), key)
+        apart = packed_texts.are_packed(batch) and self.label_loss.form != "tags"
+        counted = packed_texts.counts(batch) if apart else counts(batch, self.padding)
+        logits: jax.Array = self.head(x_BLD, _tokens(batch), counted, key)
+        if apart:
+            return packed_texts.of_texts(logits)
         if "word_ids" in batch:
             logits = word_means.of_words(logits, batch["word_ids"])
         return logits
@@ -187,9 +195,8 @@ class FineTuned(OnBody, TermLoss):
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """The denominators of `task`, the weight of the labels, and of `r_drop`."""
-        counted = label_losses.label_weights(batch, counts(batch, self.padding))
-        weighed = label_losses.example_weights(batch, counted)
-        weights = {"task": self.label_loss.denominator(batch, weighed)}
+        labelled, _, weighed = self._labelled(batch)
+        weights = {"task": self.label_loss.denominator(labelled, weighed)}
         if self.distillation is not None:
             tokens = accounting.count(counts(batch, self.padding))
             more = {"states": tokens} if self.distillation.states else {}
@@ -203,14 +210,13 @@ class FineTuned(OnBody, TermLoss):
 
         In training, R-Drop's term besides.
         """
-        counted = label_losses.label_weights(batch, counts(batch, self.padding))
-        weighed = label_losses.example_weights(batch, counted)
+        labelled, counted, weighed = self._labelled(batch)
         if self.distillation is not None:
             return *self._taught(batch, key, counted, weighed), carry
         twice = key is not None and self.r_drop > 0
         answers = [self.logits(batch, k) for k in (subkeys(key, 2) if twice else [key])]
-        losses = [self.label_loss(logits, batch, weighed)[0] for logits in answers]
-        _, metrics = self.label_loss(answers[0], batch, counted)
+        losses = [self.label_loss(logits, labelled, weighed)[0] for logits in answers]
+        _, metrics = self.label_loss(answers[0], labelled, counted)
         mean = jnp.stack([term.sum for term in losses]).mean()
         terms = {"task": losses[0]._replace(sum=mean)}
         if twice:
@@ -218,6 +224,17 @@ class FineTuned(OnBody, TermLoss):
             distance = (distances * weighed).sum()
             terms["r_drop"] = Term(distance, weighed.sum(), coefficient=self.r_drop)
         return terms, dict(metrics), carry
+
+    def _labelled(self, batch: Batch) -> tuple[Batch, jax.Array, jax.Array]:
+        """What has the labels of the logits, their weights, and those weights in the loss."""
+        counted_BL = counts(batch, self.padding)
+        if packed_texts.are_packed(batch):
+            if self.label_loss.form == "tags":
+                batch = packed_texts.with_weights_of_tokens(batch)
+            else:
+                batch, counted_BL = packed_texts.labelled_texts(batch)
+        weights = label_losses.label_weights(batch, counted_BL)
+        return batch, weights, label_losses.example_weights(batch, weights)
 
     def _taught(
         self, batch: Batch, key: jax.Array | None, counted: jax.Array, weighed: jax.Array

@@ -30,7 +30,7 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
 
     names = (
         *("task", "data_dir", "train", "dev", "kind", "text", "second", "label", "weight"),
-        *("columns", "head", "search", "length", "stride", "pieces"),
+        *("columns", "head", "search", "length", "stride", "pieces", "pack"),
         *("model_dir", "cache_dir", "epochs", "batch_size", "learning_rate"),
         *("class_weights", "label_smoothing", "focal_gamma"),
         *("reinit_layers", "r_drop", "average_last"),
@@ -126,6 +126,9 @@ def _add_rows(parser: CommandParser) -> None:
         "--pieces",
         metavar="WHICH",
         help="pieces of a word that carry its tag: first, last, all or mean (default: first)",
+    )
+    rows.add_argument(
+        "--pack", action="store_true", help="rows of training hold several texts, without padding"
     )
 
 

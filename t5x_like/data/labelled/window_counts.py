@@ -40,16 +40,16 @@ def window_counts(
       header: the names of the columns of tables whose first line does not have them.
     """
     rows = Rows(files, header=header)
-    texts = _sizes(rows.cells(fields[geometry.texts[0]]), vocabulary)
+    texts = sizes(rows.cells(fields[geometry.texts[0]]), vocabulary)
     asked = np.zeros_like(texts)
     if geometry.question is not None:
-        asked = _sizes(rows.cells(fields[geometry.question]), vocabulary)
+        asked = sizes(rows.cells(fields[geometry.question]), vocabulary)
     counts = geometry.windows.counts(asked, texts)
     divided, shortened = (counts > 1).sum(), (asked > geometry.windows.asked).sum()
     return WindowCounts(len(rows), int(counts.sum()), int(divided), int(shortened))
 
 
-def _sizes(cells: Sequence[Any], vocabulary: Vocabulary) -> np.ndarray:
+def sizes(cells: Sequence[Any], vocabulary: Vocabulary) -> np.ndarray:
     """The tokens of each text, or of each list of words, int64 [n]."""
     if isinstance(cells[0], str):
         several = [*dict.fromkeys(cells)]

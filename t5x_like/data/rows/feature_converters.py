@@ -140,7 +140,9 @@ class Encoder:
 
     With `pack`, a row holds several examples end to end, one after another in every feature, with
     int32 `encoder_segment_ids`, which count them from 1 (0 is padding), and `encoder_positions`,
-    which restart at 0. Features whose names end in `_positions` are counted in the row.
+    which restart at 0. Features whose names end in `_positions` are counted in the row, and numbers
+    above 0 of `word_ids` go on from text to text. A single number of an example is at its first
+    token: [L].
     """
 
     pack: bool = False
@@ -154,7 +156,7 @@ class Encoder:
         Args:
           examples: at most one example without `pack`, with the features that `features` declares.
           features: L and dtype of each feature; features without a length become numbers without
-            axes.
+            axes, if rows are not packed.
           ids: the ids of the vocabulary.
 
         Raises:
@@ -215,12 +217,14 @@ def _packed_encoder(examples: Sequence[Example], features: Features, ids: TokenI
     for name, spec in features.items():
         if name == "inputs":
             continue
-        length, empty = _length(features, name), np.zeros((0, *spec.item), spec.dtype)
-        moved = name.endswith("_positions")
         values = [
-            example[name] + span.start if moved else example[name]
+            _moved(name, example[name], span.start)
             for example, span in zip(examples, inputs.spans, strict=True)
         ]
+        if spec.length is None:
+            row[name] = _at_firsts(values, inputs, spec.dtype)
+            continue
+        length, empty = spec.length, np.zeros((0, *spec.item), spec.dtype)
         whole = np.concatenate([empty, *values])
         if len(whole) > length:
             raise ValueError(
@@ -228,6 +232,21 @@ def _packed_encoder(examples: Sequence[Example], features: Features, ids: TokenI
                 f"of {length}"
             )
         row[_encoders_name(name)] = _pad(whole, spec.shape, dtype=spec.dtype)
+    return row
+
+
+def _moved(name: str, values: np.ndarray, start: int) -> np.ndarray:
+    """The values of a feature of an example whose first token is at `start` of its row."""
+    if name.endswith("_positions"):
+        return values + start
+    return np.where(values > 0, values + start, 0) if name == "word_ids" else values
+
+
+def _at_firsts(values: Sequence[np.ndarray], inputs: _PaddedRow, dtype: str) -> np.ndarray:
+    """The number of each example at its first token, and 0 elsewhere: [L]."""
+    row = np.zeros(len(inputs.tokens), dtype)
+    for span, value in zip(inputs.spans, values, strict=True):
+        row[span.start] = value.item()
     return row
 
 
@@ -251,6 +270,15 @@ def default_converter(
                 f"{type(objective).__name__} is of kind {other!r}: known kinds are "
                 "encoder_decoder, encoder, decoder"
             )
+
+
+def unpacked(converter: FeatureConverter) -> FeatureConverter:
+    """A converter that makes a row of each example."""
+    any_converter: Any = converter
+    plain: FeatureConverter = (
+        dataclasses.replace(any_converter, pack=False) if converter.pack else any_converter
+    )
+    return plain
 
 
 def start_id(converter: FeatureConverter, ids: TokenIds) -> int | None:

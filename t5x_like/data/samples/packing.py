@@ -14,9 +14,15 @@ from t5x_like.core.protocols.data import PLAIN_TEXT, Objective, TokenIds
 from t5x_like.data.cache.reader import CacheSplit
 from t5x_like.data.samples import plans
 from t5x_like.data.samples.planned_samples import PlannedSamples, plan_samples, split_documents
-from t5x_like.data.samples.samples import RecordSamples, Sample, Samples, constant_features
+from t5x_like.data.samples.samples import (
+    RecordSamples,
+    Sample,
+    Samples,
+    constant_features,
+    make_samples,
+)
 from t5x_like.data.samples.token_stream import Split, TokenStream
-from t5x_like.objectives.parts.geometry import PerRecord, SplitDocuments
+from t5x_like.objectives.parts.geometry import PerRecord, RecordWindows, SplitDocuments
 from t5x_like.objectives.parts.sentence_blocks import LineBlocks, SentenceBlocks
 
 _OPEN_ROWS = 256
@@ -257,6 +263,17 @@ class _ExampleNeeds:
         return np.stack([np.asarray(sizes[name], np.int64) for name in self.features])
 
 
+@dataclasses.dataclass(frozen=True)
+class _RowNeeds:
+    """The tokens of rows of one text each, which their geometry gives."""
+
+    tokens: np.ndarray = dataclasses.field(repr=False)
+    shape: PerRecord | RecordWindows
+
+    def __call__(self, first: int, last: int) -> np.ndarray:
+        return self.tokens[None, first:last].astype(np.int64)
+
+
 def packed_records(
     split: CacheSplit,
     lengths: Mapping[str, int],
@@ -283,6 +300,23 @@ def packed_records(
     extra = {name: appended if name in eos else 0 for name in lengths}
     needs = _RecordNeeds(split, extra)
     return PackedSamples(RecordSamples(split, PerRecord()), split, needs=needs, capacity=lengths)
+
+
+def packed_texts(
+    split: CacheSplit, shape: PerRecord | RecordWindows, lengths: Mapping[str, int]
+) -> PackedSamples:
+    """Packed rows of labelled texts, or of windows of them, packed tightly (`best_fit`).
+
+    Args:
+      split: the records.
+      shape: cuts or divides them, and knows the tokens of each row of one text.
+      lengths: the tokens of a row: `inputs`.
+    """
+    tokens = shape.row_tokens(split.offsets)
+    assert tokens is not None  # of objectives that pack
+    samples, needs = make_samples(shape, split), _RowNeeds(tokens, shape)
+    capacity = {"inputs": lengths["inputs"]}
+    return PackedSamples(samples, split, needs=needs, capacity=capacity, tight=True)
 
 
 def packed_documents(

@@ -9,11 +9,12 @@ from typing import Any
 
 from t5x_like.core.protocols.data import FeatureConverter
 from t5x_like.data.rows import task_rows
-from t5x_like.data.rows.feature_converters import Encoder
+from t5x_like.data.rows.feature_converters import Encoder, unpacked
 from t5x_like.data.samples import order, plans
 from t5x_like.data.samples.samples import is_planned
 from t5x_like.data.streams.stream import Examples
 from t5x_like.data.task import Task
+from t5x_like.objectives.supervised.labelled_rows import LabelledRows
 from t5x_like.objectives.supervised.text_to_text import TextToText
 
 _OLD = re.compile(r"data(\.phase_\d+)?\.teacher")
@@ -51,16 +52,26 @@ def examples(
     if rows is not None and not alone and any(carried):
         weights = [task.weight for task in present]
         rows_of = [*order.shares(weights, rows, multiple=math.lcm(*filter(None, carried)))]
+    converters = [_converter(converter, task, split) for task in present]
     return [
         Examples(
             task,
-            task.samples(split, pack=converter.pack, rows=of_batch, later=later),
-            task_rows.bound(converter, task.name),
+            task.samples(split, pack=of_task.pack, rows=of_batch, later=later),
+            task_rows.bound(of_task, task.name),
             seed=seed,
             rows=of_batch if multiple else None,
         )
-        for task, of_batch, multiple in zip(present, rows_of, carried, strict=True)
+        for task, of_task, of_batch, multiple in zip(
+            present, converters, rows_of, carried, strict=True
+        )
     ]
+
+
+def _converter(converter: FeatureConverter, task: Task, split: str) -> FeatureConverter:
+    """The converter of a task's rows: labelled texts that are held out have a row each."""
+    if split == "train" or not isinstance(task.objective, LabelledRows):
+        return converter
+    return unpacked(converter)
 
 
 def identity(tasks: Sequence[Task]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from t5x_like.core.abilities import AnswersTask, AnswersTasks, ScoresTargets, Wr
 from t5x_like.core.global_batches import ToDevice
 from t5x_like.core.protocols.answers import TaskMetric
 from t5x_like.core.protocols.data import FeatureConverter, FeatureSpec, TokenIds
-from t5x_like.data.rows.feature_converters import PrefixDecoder, start_id
+from t5x_like.data.rows.feature_converters import PrefixDecoder, start_id, unpacked
 from t5x_like.inference.decoding.decode import decode
 from t5x_like.inference.decoding.settings import Decoding, Specials
 from t5x_like.inference.heads import n_best
@@ -49,15 +49,6 @@ def kinds(model: Any, converter: FeatureConverter) -> set[str]:
 def computable(metrics: Sequence[Metric], kinds: Collection[str]) -> list[Metric]:
     """The metrics that read only these fields of `Answers`."""
     return [metric for metric in metrics if {*metric.reads} <= {*kinds}]
-
-
-def unpacked(converter: FeatureConverter) -> FeatureConverter:
-    """A converter that makes a row of each example."""
-    any_converter: Any = converter
-    plain: FeatureConverter = (
-        dataclasses.replace(any_converter, pack=False) if converter.pack else any_converter
-    )
-    return plain
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

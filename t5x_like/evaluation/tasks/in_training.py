@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from t5x_like.data.rows.feature_converters import unpacked
 from t5x_like.data.samples.order import spread
 from t5x_like.data.samples.randomness import EVALUATION_SEED
 from t5x_like.data.streams import mixtures
@@ -159,7 +160,7 @@ class Measuring:
         (rows,) = mixtures.examples(
             [task],
             _SPLIT,
-            converter=answers.unpacked(self.converter),
+            converter=unpacked(self.converter),
             seed=EVALUATION_SEED,
             alone=True,
         )

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from t5x_like.core.abilities import LAST, AnswersTask, GivesStates, States, Want, can
+from t5x_like.core.abilities import (
+    LAST,
+    AnswersTask,
+    GivesStates,
+    ReadsPackedRows,
+    States,
+    Want,
+    can,
+)
 from t5x_like.layers.basics.modules import Embedding
 
 if TYPE_CHECKING:
@@ -36,9 +44,10 @@ class EncoderBody:
 class PositionedEncoder(EncoderBody):
     """An encoder whose `config` says for how many positions it is made, `max_positions`.
 
-    Its `embedding` has the token table.
+    Its `embedding` has the token table. It reads packed rows.
     """
 
+    abilities: ClassVar[tuple[type, ...]] = (GivesStates, ReadsPackedRows)
     config: Any
     embedding: Any
 

@@ -34,8 +34,8 @@ Pool = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
 def first(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Array:
-    """The state of the first position: [CLS] or <s> (BERT, section 3)."""
-    return x_BLD[:, 0]
+    """The state of the first token that counts: [CLS] or <s> (BERT, section 3)."""
+    return _at(x_BLD, jnp.argmax(counts_BL > 0, axis=1))
 
 
 def last_that_counts(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Array:
@@ -50,6 +50,20 @@ def mean(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Ar
     weights_BL = (counts_BL > 0).astype(x_BLD.dtype)
     sums_BD = (x_BLD * weights_BL[..., None]).sum(axis=1)
     return sums_BD / jnp.maximum(weights_BL.sum(axis=1), 1)[:, None]
+
+
+def pooled(pool: Pool, x_BLD: jax.Array, tokens_BL: jax.Array, counts: jax.Array) -> jax.Array:
+    """One state of a row, [B, D]; or of each of T texts in it, [B, T, D].
+
+    Args:
+      pool: which.
+      x_BLD: the states.
+      tokens_BL: the tokens.
+      counts: above 0 for what counts in a row, [B, L], or in each text, [B, T, L].
+    """
+    if counts.ndim == 2:
+        return pool(x_BLD, tokens_BL, counts)
+    return jax.vmap(pool, in_axes=(None, None, 1), out_axes=1)(x_BLD, tokens_BL, counts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,18 +200,18 @@ class SequenceHead(nnx.Module):
         self,
         x_BLD: jax.Array,
         tokens_BL: jax.Array,
-        counts_BL: jax.Array,
+        counts: jax.Array,
         key: jax.Array | None = None,
     ) -> jax.Array:
-        """Float32 [B, C]."""
+        """Float32 [B, C], or [B, T, C] of T texts of a row; `counts` are those of `pooled`."""
         keys = subkeys(key, 2)
-        x = x_BLD if self.pool_last else self.pool(x_BLD, tokens_BL, counts_BL)
+        x = x_BLD if self.pool_last else pooled(self.pool, x_BLD, tokens_BL, counts)
         x = dropout(x, keys[0], rate=self.dropout_rates[0])
         if self.pooler is not None:
             x = self.pooler(x)
-        x_BD = self.pool(x, tokens_BL, counts_BL) if self.pool_last else x
-        x_BD = dropout(x_BD, keys[1], rate=self.dropout_rates[1])
-        return self.out(x_BD).astype(jnp.float32)
+        x = pooled(self.pool, x, tokens_BL, counts) if self.pool_last else x
+        x = dropout(x, keys[1], rate=self.dropout_rates[1])
+        return self.out(x).astype(jnp.float32)
 
 
 class TokenHead(nnx.Module):

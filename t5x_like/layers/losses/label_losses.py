@@ -83,7 +83,8 @@ def example_weights(batch: Any, weights: jax.Array) -> jax.Array:
     """The weights of labels in the loss, whose mean is then weighted.
 
     Args:
-      batch: may have `example_weights`, float32 [B], by which the labels of a row count.
+      batch: may have `example_weights`, float32 [B], by which the labels of a row count, or of the
+        shape of `weights`.
       weights: those of `label_weights`.
 
     Returns:
@@ -91,7 +92,8 @@ def example_weights(batch: Any, weights: jax.Array) -> jax.Array:
     """
     if "example_weights" not in batch:
         return weights
-    return weights * batch["example_weights"].reshape(-1, *[1] * (weights.ndim - 1))
+    of_rows = batch["example_weights"]
+    return weights * of_rows.reshape(*of_rows.shape, *[1] * (weights.ndim - of_rows.ndim))
 
 
 @declares("classes")

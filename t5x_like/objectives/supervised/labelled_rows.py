@@ -36,6 +36,8 @@ class LabelledRows:
     kind: ClassVar = "encoder"
     steps: ClassVar[tuple[str, ...]] = ()
     static: ClassVar = True
+    packs: ClassVar[bool] = False
+    """Whether a row may hold several texts (`feature_converters.Encoder`)."""
 
     answers: ClassVar[str]
     most_tokens: ClassVar[int] = 512

@@ -15,6 +15,7 @@ class Ordered(LabelledTexts):
 
     label: ClassVar = Column("label", "label")
     answers: ClassVar = "ordered"
+    packs: ClassVar = True
     best_metric: ClassVar = "quadratic_kappa"
     scores: ClassVar = ("ordered_scores",)
 

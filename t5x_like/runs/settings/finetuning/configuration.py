@@ -67,7 +67,7 @@ def configuration(
     label_metrics.check_installed()
     method, regularising = wanted.method, wanted.regularising
     method.check(reinit_layers=regularising.reinit_layers)
-    distilling.check(is_full=method.is_full, r_drop=regularising.r_drop)
+    distilling.check(is_full=method.is_full, r_drop=regularising.r_drop, pack=wanted.read.pack)
     directory, notes = imported.directory(source, cache_dir)
     order = _macros("\n".join(gin)).get("CORPUS_LABELS")
     root = location.cache_root(cache_dir)

@@ -35,12 +35,13 @@ class Distilling(NamedTuple):
     temperature: float | None = None
     states: float | None = None
 
-    def check(self, *, is_full: bool, r_drop: float | None) -> None:
+    def check(self, *, is_full: bool, r_drop: float | None, pack: bool) -> None:
         """Checks what is said of a teacher.
 
         Args:
           is_full: whether all parameters train.
           r_drop: the weight of R-Drop.
+          pack: whether a row holds several texts.
 
         Raises:
           ValueError: there is no teacher, or it does not go with other settings.
@@ -52,6 +53,8 @@ class Distilling(NamedTuple):
             return
         if r_drop is not None:
             raise ValueError("r_drop and a teacher are two ways to soften labels: leave one out")
+        if pack:
+            raise ValueError("a teacher reads one text in a row: leave it out, or pack")
         if self.states and not is_full:
             raise ValueError("distill_states would train layers that the method freezes")
 

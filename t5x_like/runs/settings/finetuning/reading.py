@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from t5x_like.core.protocols.data import Vocabulary
-from t5x_like.data.labelled import window_counts
+from flax import nnx
+
+from t5x_like.core.abilities import ReadsPackedRows, can
+from t5x_like.data.labelled import packed_counts, window_counts
 from t5x_like.data.labelled.labelled_files import Labelled, LabelledFiles
 from t5x_like.data.labelled.window_counts import WindowCounts
 from t5x_like.objectives.parts.geometry import RecordWindows
 from t5x_like.objectives.supervised.labelled_rows import LabelledRows
+from t5x_like.models.finetuned import FineTuned
 from t5x_like.objectives.supervised.tags import Tags
+
+if TYPE_CHECKING:
+    from t5x_like.core.protocols.data import Vocabulary
+    from t5x_like.runs.settings.finetuning.finetuned_model import FineTunedModel
 
 _DIVIDED = ("classes", "numbers", "several", "spans", "tags")
 """The kinds whose answers to windows are joined (`evaluation.label_metrics`)."""
+_PACKED = ("classes", "numbers", "ordered", "tags")
+"""The kinds of which a row may hold several texts (`LabelledRows.packs`)."""
+_BEFORE_TEXTS = ("prefix", "prompt")
+"""The methods with virtual tokens before a row."""
 
 
 class Reading(NamedTuple):
@@ -25,11 +36,13 @@ class Reading(NamedTuple):
       length: the tokens of a row.
       stride: the tokens from a window of a long text to the next.
       pieces: the pieces of a word that carry its tag, of `tags.PIECES`.
+      pack: whether rows of training hold several texts.
     """
 
     length: int | None = None
     stride: int | None = None
     pieces: str | None = None
+    pack: bool = False
 
     def check(self, kind: str) -> None:
         """Raises ValueError where a kind of label has no such settings."""
@@ -40,6 +53,27 @@ class Reading(NamedTuple):
             )
         if self.pieces is not None and kind != "tags":
             raise ValueError(f"pieces are those of words with tags (--kind tags), not of {kind}")
+        if self.pack and kind not in _PACKED:
+            raise ValueError(
+                f"rows that hold several texts are for {', '.join(_PACKED)}, and not for {kind}: "
+                "leave out pack"
+            )
+
+    def check_model(self, model: FineTunedModel, method: str | None) -> None:
+        """Raises ValueError where a model cannot read packed rows, and these are wanted."""
+        if not self.pack:
+            return
+        if method in _BEFORE_TEXTS:
+            raise ValueError(
+                f"the method {method} puts virtual tokens before a row, which other texts of the "
+                "row would not see: leave out pack"
+            )
+        abstract: Any = nnx.eval_shape(lambda: model.make(rngs=nnx.Rngs(0)))
+        if model.make.func is not FineTuned or not can(abstract.body, ReadsPackedRows):
+            raise ValueError(
+                f"a {model.model_type} reads one text in a row: leave out pack, so that texts of "
+                "like length share batches"
+            )
 
     def applied(self, objective: LabelledRows, labels: Sequence[str]) -> LabelledRows:
         """The objective with these settings; `labels` are in the order of their numbers.
@@ -57,17 +91,45 @@ class Reading(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The rows of training and held-out files, as models read them, and lines about them."""
+    """The rows of training and held-out files, as models read them, and lines about them.
+
+    Attributes:
+      train: those of training.
+      held_out: those of held-out files; None where rows of training are held out.
+      notes: the lines.
+      unpacked: the rows of training files as evaluation reads them.
+    """
 
     train: int
     held_out: int | None
-    notes: Sequence[str] = ()
+    notes: Sequence[str]
+    unpacked: int
+
+
+def packed(
+    unpacked: Rows,
+    labelled: Labelled,
+    files: LabelledFiles,
+    geometry: Any,
+    vocabulary: Vocabulary,
+    *,
+    length: int,
+) -> Rows:
+    """The rows of files whose texts share rows of `length` tokens in training."""
+    count, share = packed_counts.packed_rows(
+        labelled.train, files.fields, vocabulary, geometry, length=length, header=labelled.header
+    )
+    note = (
+        f"{unpacked.train:,} rows of one text are packed into {count:,} of {length} tokens, of "
+        f"which {share:.1%} are used."
+    )
+    return unpacked._replace(train=count, notes=[*unpacked.notes, note])
 
 
 def rows(labelled: Labelled, files: LabelledFiles, geometry: Any, vocabulary: Vocabulary) -> Rows:
     """The rows of files: those of the files themselves, or windows of their texts."""
     if not isinstance(geometry, RecordWindows):
-        return Rows(files.train, files.held_out)
+        return Rows(files.train, files.held_out, (), files.train)
 
     def counted(paths: str | Sequence[str]) -> WindowCounts:
         return window_counts.window_counts(
@@ -87,4 +149,4 @@ def rows(labelled: Labelled, files: LabelledFiles, geometry: Any, vocabulary: Vo
             f"{train.shortened:,} of them are longer than {geometry.windows.asked} tokens and are "
             "cut."
         )
-    return Rows(train.windows, held_out, [note])
+    return Rows(train.windows, held_out, [note], train.windows)

@@ -25,7 +25,7 @@ def steps(
     batch, share = usual["BATCH_SIZE"], usual["CORPUS_VALIDATION"]
     drawn = sum(int(rows.train * share) for rows in tasks if rows.held_out is None)
     an_epoch = math.ceil((sum(rows.train for rows in tasks) - drawn) / batch)
-    held_out = max(rows.held_out or rows.train for rows in tasks)
+    held_out = max(rows.held_out or rows.unpacked for rows in tasks)
     steps = max(1, round(an_epoch * usual["EPOCHS"]))
     average = {}
     if average_last is not None:

@@ -90,6 +90,7 @@ class Part(NamedTuple):
       labelled: the files, and what is said of them.
       files: what they hold.
       lines: lines about it.
+      pack: whether rows of training hold several texts.
     """
 
     model: FineTunedModel
@@ -99,6 +100,7 @@ class Part(NamedTuple):
     labelled: Labelled
     files: LabelledFiles
     lines: list[str]
+    pack: bool = False
 
     @property
     def text(self) -> dict[str, Any]:
@@ -115,8 +117,11 @@ class Part(NamedTuple):
 
     def rows(self, lengths: Mapping[str, int]) -> reading.Rows:
         """The rows of the files, for features of so many tokens."""
-        geometry = self.objective.geometry(lengths)
-        return reading.rows(self.labelled, self.files, geometry, vocabulary(self.model))
+        of_files = (self.labelled, self.files, self.objective.geometry(lengths))
+        rows = reading.rows(*of_files, vocabulary(self.model))
+        if not self.pack:
+            return rows
+        return reading.packed(rows, *of_files, vocabulary(self.model), length=lengths["inputs"])
 
 
 class Whole(NamedTuple):
@@ -149,7 +154,7 @@ def alone(part: Part) -> Whole:
     return Whole(
         model=part.model,
         objective=part.objective,
-        converter=default_converter(part.objective),
+        converter=default_converter(part.objective, pack=part.pack),
         data={
             "CORPUS": part.labelled.train,
             "CORPUS_HELD_OUT": text["validation_files"],
@@ -157,7 +162,7 @@ def alone(part: Part) -> Whole:
             "CORPUS_COLUMNS": text["header"],
             "CORPUS_LABELS": text["labels"],
             "TASK_FEATURE_LENGTHS": part.lengths,
-            "GROUP_BY_LENGTH": is_of_any_length(part, part.lengths),
+            "GROUP_BY_LENGTH": not part.pack and is_of_any_length(part, part.lengths),
         },
         rows=[part.rows(part.lengths)],
         best_metric=part.best_metric,
@@ -271,6 +276,7 @@ def _of_labels(
         num_labels=num_labels,
         reinit_layers=wanted.regularising.reinit_layers or 0,
     )
+    wanted.read.check_model(model, wanted.method.name)
     model = wanted.method.on(model)
     if model.form == finetuned_model.SEARCHED:
         of_kind = SearchedSpans
@@ -280,7 +286,8 @@ def _of_labels(
     objective = wanted.read.applied(of_kind.of_family(model.frame, files.fields, labels), labels)
     tokens = wanted.read.length or _tokens(files, vocabulary(model), objective, model)
     best_metric = labelled.best_metric or _best_metric(objective, files)
-    return Part(model, objective, {"inputs": tokens}, best_metric, labelled, files, lines)
+    of_labels = (best_metric, labelled, files, lines, wanted.read.pack)
+    return Part(model, objective, {"inputs": tokens}, *of_labels)
 
 
 def _check(files: LabelledFiles, wanted: Wanted) -> None:

@@ -53,6 +53,7 @@ def check(
         "a teacher": distilling.teacher,
         "r_drop": wanted.regularising.r_drop,
         "search": wanted.search,
+        "pack": wanted.read.pack,
         "the method features": wanted.method.name == methods.FEATURES,
     }
     for name, given in alone.items():
