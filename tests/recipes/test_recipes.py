@@ -251,7 +251,8 @@ FULL = {
     "albert": "albert_base", "bart": "bart_base", "bert": "bert_base", "bert_wwm": "bert_wwm_large",
     "byt5": "byt5_small", "deberta_v3": "deberta_v3_base", "electra": "electra_small",
     "ettin_decoder": "ettin_150m_decoder", "eurobert": "eurobert_610m",
-    "modernbert": "modernbert_base", "mt5": "mt5_small", "roberta": "roberta_base", "spanbert": "spanbert_base", "t5": "t5_small",
+    "modernbert": "modernbert_base", "mt5": "mt5_small", "roberta": "roberta_base",
+    "spanbert": "spanbert_base", "t5": "t5_small",
     "t5_1_1": "t5_1_1_small", "ul2": "ul2_20b", "xlnet": "xlnet_base",
 }  # fmt: skip
 FAST = {"albert_base_v1", "bert_base", "scibert", "t5_small"}

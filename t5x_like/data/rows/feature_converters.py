@@ -6,13 +6,13 @@ L is the declared length of a feature. Examples lie end to end in a row of lengt
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from t5x_like.core.protocols.data import FeatureConverter, FeatureSpec, Objective, TokenIds
+from t5x_like.data.rows.padded_rows import PaddedRow, padded
 
 Example = Mapping[str, np.ndarray]
 Features = Mapping[str, FeatureSpec]
@@ -116,7 +116,7 @@ class PrefixDecoder:
             (source["inputs"][: limits[0]], source["targets"][: limits[1]]) for source in examples
         ]
         joined = [np.concatenate(pair) for pair in pairs]
-        decoder = _PaddedRow(joined, sum(limits), pad=ids.pad, name="inputs and targets")
+        decoder = PaddedRow(joined, sum(limits), pad=ids.pad, name="inputs and targets")
         weights, prefix = np.zeros(sum(limits), np.float32), np.zeros(sum(limits), np.int32)
         for example, (inputs, _), span in zip(examples, pairs, decoder.spans, strict=True):
             first = span.start + len(inputs)
@@ -175,21 +175,21 @@ class Encoder:
             if spec.length is None:
                 row[name] = np.asarray(values, spec.dtype)
             elif name in ("inputs", "token_type_ids") and spec.item:
-                padded = (
-                    _pad(values[:, : spec.item[0]], spec.shape)
+                filled = (
+                    padded(values[:, : spec.item[0]], spec.shape)
                     if examples
                     else np.full(spec.shape, -1, np.int32)
                 )
                 fill = ids.pad if name == "inputs" else 0
-                mask = (padded >= 0).astype(np.int32)
-                row[known_as] = np.where(mask, padded, np.int32(fill))
+                mask = (filled >= 0).astype(np.int32)
+                row[known_as] = np.where(mask, filled, np.int32(fill))
                 row["encoder_attention_mask"] = mask
             elif name == "inputs":
-                row[known_as] = _pad(values, (spec.length,), fill=ids.pad)
+                row[known_as] = padded(values, (spec.length,), fill=ids.pad)
                 row["encoder_attention_mask"] = mask = np.zeros(spec.length, np.int32)
                 mask[: len(values)] = 1
             else:
-                row[known_as] = _pad(values, spec.shape, dtype=spec.dtype)
+                row[known_as] = padded(values, spec.shape, dtype=spec.dtype)
         return row
 
 
@@ -201,7 +201,7 @@ def _encoders_name(name: str) -> str:
 
 def _packed_encoder(examples: Sequence[Example], features: Features, ids: TokenIds) -> Row:
     """The row of several examples, for an `Encoder`."""
-    inputs = _PaddedRow(
+    inputs = PaddedRow(
         [example["inputs"] for example in examples],
         _length(features, "inputs"),
         pad=ids.pad,
@@ -231,7 +231,7 @@ def _packed_encoder(examples: Sequence[Example], features: Features, ids: TokenI
                 f"{len(examples)} examples with {len(whole)} values of {name!r} do not fit a row "
                 f"of {length}"
             )
-        row[_encoders_name(name)] = _pad(whole, spec.shape, dtype=spec.dtype)
+        row[_encoders_name(name)] = padded(whole, spec.shape, dtype=spec.dtype)
     return row
 
 
@@ -242,7 +242,7 @@ def _moved(name: str, values: np.ndarray, start: int) -> np.ndarray:
     return np.where(values > 0, values + start, 0) if name == "word_ids" else values
 
 
-def _at_firsts(values: Sequence[np.ndarray], inputs: _PaddedRow, dtype: str) -> np.ndarray:
+def _at_firsts(values: Sequence[np.ndarray], inputs: PaddedRow, dtype: str) -> np.ndarray:
     """The number of each example at its first token, and 0 elsewhere: [L]."""
     row = np.zeros(len(inputs.tokens), dtype)
     for span, value in zip(inputs.spans, values, strict=True):
@@ -313,13 +313,13 @@ def _length(features: Features, name: str) -> int:
 
 def _padded_row(
     converter: Any, examples: Sequence[Example], name: str, *, features: Features, ids: TokenIds
-) -> _PaddedRow:
+) -> PaddedRow:
     _check(converter, examples)
     sequences = [example[name] for example in examples]
-    return _PaddedRow(sequences, _length(features, name), pad=ids.pad, name=name)
+    return PaddedRow(sequences, _length(features, name), pad=ids.pad, name=name)
 
 
-def _decoder(converter: Any, decoder: _PaddedRow, *, ids: TokenIds) -> Row:
+def _decoder(converter: Any, decoder: PaddedRow, *, ids: TokenIds) -> Row:
     start = getattr(ids, converter.decoder_start)
     if start is None:
         raise ValueError(
@@ -336,7 +336,7 @@ def _continued(inputs_L: np.ndarray, examples: Sequence[Example], features: Feat
     if examples:
         starts, preceding = examples[0]["document_starts"], examples[0]["preceding"]
         inputs_L[: len(preceding)] = preceding
-    starts_L = _pad(starts, features["document_starts"].shape)
+    starts_L = padded(starts, features["document_starts"].shape)
     return {"decoder_input_tokens": inputs_L, "decoder_document_starts": starts_L}
 
 
@@ -348,76 +348,8 @@ def _score(weights: np.ndarray, example: Example) -> None:
         weights[: len(given_weights)] = given_weights
 
 
-def _loss_weights(examples: Sequence[Example], decoder: _PaddedRow) -> np.ndarray:
+def _loss_weights(examples: Sequence[Example], decoder: PaddedRow) -> np.ndarray:
     weights = np.zeros(len(decoder.tokens), np.float32)
     for example, span in zip(examples, decoder.spans, strict=True):
         _score(weights[span], example)
     return weights
-
-
-def _pad(
-    values: np.ndarray, shape: tuple[int, ...], *, fill: int = 0, dtype: str = "int32"
-) -> np.ndarray:
-    """`values` [n, ...], cut or padded to `shape`, whose other axes are theirs."""
-    row = np.full(shape, fill, dtype) if fill else np.zeros(shape, dtype)
-    row[: len(values)] = values[: shape[0]]
-    return row
-
-
-class _PaddedRow:
-    """Sequences end to end in int32 [length], padded at the end, and the place of each sequence.
-
-    Attributes:
-      tokens: int32 [length].
-      used: the number of tokens that are not padding.
-      spans: the slice of each sequence.
-
-    Raises:
-      ValueError: several sequences do not fit. A single sequence is cut instead.
-    """
-
-    def __init__(
-        self, sequences: Sequence[np.ndarray], length: int, *, pad: int, name: str
-    ) -> None:
-        if len(sequences) == 1:
-            self.tokens = _pad(sequences[0], (length,), fill=pad)
-            self.used = min(len(sequences[0]), length)
-            self.spans = [slice(0, self.used)]
-            return
-        sequences = [sequence[:length] for sequence in sequences]
-        bounds = [0, *itertools.accumulate(map(len, sequences))]
-        self.used = bounds[-1]
-        self.spans = [slice(start, end) for start, end in itertools.pairwise(bounds)]
-        if self.used > length:
-            raise ValueError(
-                f"{len(sequences)} examples with {self.used} tokens of {name!r} do not fit a row "
-                f"of {length}"
-            )
-        empty = np.zeros(0, np.int32)
-        self.tokens = _pad(np.concatenate([empty, *sequences]), (length,), fill=pad)
-
-    def segments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Segment ids, counted from 1, and positions in the segments: int32, 0 in the padding."""
-        ids, positions = np.zeros_like(self.tokens), np.zeros_like(self.tokens)
-        for number, span in enumerate(self.spans, start=1):
-            ids[span] = number
-            positions[span] = np.arange(span.stop - span.start)
-        return ids, positions
-
-    def shifted(self, *, start: int, pad: int, clean: bool) -> np.ndarray:
-        """The decoder inputs that predict `tokens`: each sequence one place later, after `start`.
-
-        Args:
-          start: the id with which every sequence begins.
-          pad: the id of the padding.
-          clean: whether to keep a sequence's last token out of the padding after it. SeqIO does so
-            in packed rows only.
-        """
-        shifted = np.empty_like(self.tokens)
-        shifted[1:] = self.tokens[:-1]
-        for place in [span.start for span in self.spans] or [0]:
-            if place < len(shifted):
-                shifted[place] = start
-        if clean or not self.used:
-            shifted[self.used :] = pad
-        return shifted

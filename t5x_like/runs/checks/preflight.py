@@ -237,6 +237,15 @@ def lengths_given(feature_converter: FeatureConverter, lengths: Mapping[str, int
         )
 
 
+def grouped(run: Run) -> None:
+    """Raises ValueError if rows are to be grouped by a length that all of them have."""
+    if run.options.group_by_length and run.feature_converter.pack:
+        raise ValueError(
+            "GROUP_BY_LENGTH is for rows of one text each, and packed rows have one length: set it "
+            "to False"
+        )
+
+
 def examples_read(feature_converter: FeatureConverter, examples: Iterable[Examples]) -> None:
     """Raises ValueError if a model's rows need a feature that a task's examples lack."""
     for task in (part.task for part in examples):

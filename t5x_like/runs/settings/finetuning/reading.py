@@ -12,9 +12,9 @@ from t5x_like.core.abilities import ReadsPackedRows, can
 from t5x_like.data.labelled import packed_counts, window_counts
 from t5x_like.data.labelled.labelled_files import Labelled, LabelledFiles
 from t5x_like.data.labelled.window_counts import WindowCounts
+from t5x_like.models.finetuned import FineTuned
 from t5x_like.objectives.parts.geometry import RecordWindows
 from t5x_like.objectives.supervised.labelled_rows import LabelledRows
-from t5x_like.models.finetuned import FineTuned
 from t5x_like.objectives.supervised.tags import Tags
 
 if TYPE_CHECKING:

@@ -1,0 +1,112 @@
+"""Rows of training that hold several labelled texts: their number, their loss, who refuses them."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stored_berts
+
+import t5x_like as t5x
+from t5x_like.training.logs.metrics_file import read_metrics
+
+NAMES, WORDS = ["Ada", "Bert", "Cleo"], ["sings", "and", "walks", "there", "singing", "walker"]
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("models") / "mine"
+    return stored_berts.write_untrained(directory, " ".join([*NAMES, *WORDS]), vocab_size=60)
+
+
+def written(path: Path, lines: Sequence[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(path)
+
+
+def texts(count: int, label: str) -> list[dict[str, Any]]:
+    """Texts of 1 to 8 words, of which one says the label; or words with tags."""
+    draw = random.Random(0)
+    made: list[dict[str, Any]] = []
+    for _ in range(count):
+        words = draw.choices([*NAMES, *WORDS], k=draw.randrange(1, 9))
+        if label == "tags":
+            tags = ["B-PER" if word in NAMES else "O" for word in words]
+            made.append({"words": words, "tags": tags})
+        else:
+            name = draw.choice(NAMES)
+            made.append({"text": " ".join([name, *words]), "label": f"of {name}"})
+    return made
+
+
+def run(pretrained: Path, folder: Path, lines: list[dict[str, Any]], **given: Any) -> Any:
+    settings = {"epochs": 6, "batch_size": 8, "length": 32, "learning_rate": 1e-2, **given}
+    return t5x.finetune(
+        str(pretrained),
+        train=written(folder / "train.jsonl", lines[20:]),
+        dev=written(folder / "dev.jsonl", lines[:20]),
+        model_dir=str(folder / "run"),
+        cache_dir=str(folder / "cache"),
+        pack=True,
+        **settings,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("label", "given"),
+    [("classes", {"r_drop": 0.1}), ("tags", {"pieces": "mean", "stride": 6, "length": 16})],
+)
+def test_it_learns_from_rows_of_several_texts(
+    label: str,
+    given: dict[str, Any],
+    pretrained: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = run(pretrained, tmp_path, texts(120, label), **given)
+    (note,) = (note for note in made.notes if "are packed into" in note)
+    made.train()
+    said = capsys.readouterr().err
+    rows, share = re.search(r"into (\d+) of \d+ tokens, of which ([\d.]+)% are used", note).groups()
+    assert f"tokens, {rows} rows, " in said  # those of the plan
+    assert "held-out rows of train (all " in said
+    assert int(rows) < 60
+    assert float(share) > 90
+    name = "eval/train/accuracy"
+    lines = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    assert [line[name] for line in lines if name in line][-1] > 0.9
+
+
+CHOICES = [{"premise": "Ada", "choices": ["a", f"b{n}"], "label": "AB"[n % 2]} for n in range(40)]
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [
+    (CHOICES, {}, "for classes, numbers, ordered, tags, and not for choices: leave out pack"),
+    ("classes", {"method": "prefix"}, "prefix puts virtual tokens before a row"),
+    ("classes", {"teacher": "runs/teacher"}, "a teacher reads one text in a row"),
+]
+
+
+@pytest.mark.parametrize(("lines", "given", "error"), REFUSED)
+def test_what_cannot_be_packed_is_refused(
+    lines: Any, given: dict[str, Any], error: str, pretrained: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=error):
+        run(pretrained, tmp_path, texts(40, lines) if lines == "classes" else lines, **given)
+
+
+def test_packed_rows_are_not_grouped_by_length(pretrained: Path, tmp_path: Path) -> None:
+    made = run(pretrained, tmp_path, texts(40, "classes"), gin=["GROUP_BY_LENGTH=True"])
+    with pytest.raises(ValueError, match="packed rows have one length"):
+        made.train()
+    assert not (tmp_path / "run" / "config.gin").exists()
+
+
+def test_several_tasks_are_refused(pretrained: Path, tmp_path: Path) -> None:
+    file = written(tmp_path / "train.jsonl", texts(40, "classes"))
+    with pytest.raises(ValueError, match="pack is for one task"):
+        t5x.finetune(str(pretrained), task={"a": {"train": file}, "b": {"train": file}}, pack=True)
