@@ -39,6 +39,7 @@ from t5x_like.models.double_heads import DoubleHeads
 from t5x_like.models.finetuned import FineTuned
 from t5x_like.runs import saved_model
 from t5x_like.runs.settings.finetuning.finetuned_model import as_saved, of_saved
+from t5x_like.runs.settings.finetuning.reading import Reading
 from t5x_like.runs.settings.finetuning.regularising import with_r_drop
 from t5x_like.training import step
 from t5x_like.training.optimization import layerwise
@@ -120,6 +121,19 @@ def test_the_whole_body_is_taken_and_the_head_is_new(name: str, tmp_path: Path) 
         assert all(path.startswith("head.") for path in fresh)
         if name == "bert" and form != "tags":
             assert fresh == {"head.out.bias", "head.out.kernel"}  # the pooler is the saved one
+
+
+@pytest.mark.parametrize("name", ["bert", "xlnet", "gpt2"])
+def test_a_body_that_reads_one_text_in_a_row_is_not_given_several(
+    name: str, tmp_path: Path
+) -> None:
+    written(tmp_path / "saved", MODELS[name])
+    tuned = of_saved(str(tmp_path / "saved"), "classes", num_labels=3)
+    if name == "bert":
+        Reading(pack=True).check_model(tuned, None)
+        return
+    with pytest.raises(ValueError, match=f"a {name} reads one text in a row: leave out pack"):
+        Reading(pack=True).check_model(tuned, None)
 
 
 def test_a_table_that_is_stored_in_two_parts_is_their_sum(tmp_path: Path) -> None:
