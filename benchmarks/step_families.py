@@ -10,6 +10,10 @@ import torch
 import transformers
 from torch.nn import functional
 
+from t5x_like.core.protocols.data import FeatureSpec, TokenIds
+from t5x_like.data.rows.feature_converters import Encoder
+from t5x_like.data.samples.packing import best_fit
+
 IGNORED = -100  # the label that transformers leaves out of a loss
 ARGUMENTS = {
     "input_ids": "encoder_input_tokens",
@@ -33,13 +37,25 @@ def tensor(x: np.ndarray) -> torch.Tensor:
 
 
 class Rows:
-    """Random text [rows, length] of ids from 1000 on, one row in eight a little shorter."""
+    """Random text [rows, length] of ids from 1000 on, one row in eight a little shorter.
 
-    def __init__(self, shape: tuple[int, int], *, vocab_size: int, pad_id: int = 0) -> None:
+    With `any_length`, rows have from an eighth of the length to all of it.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        *,
+        vocab_size: int,
+        pad_id: int = 0,
+        any_length: bool = False,
+    ) -> None:
         self.random = np.random.default_rng(0)
         size, length = shape
         lengths = np.full(size, length)
         lengths[::8] -= length // 8
+        if any_length:
+            lengths = np.linspace(length // 8, length, size).astype(int)
         self.counts = (np.arange(length) < lengths[:, None]).astype(np.int32)
         drawn = self.random.integers(1000, vocab_size, shape, dtype=np.int32)
         self.tokens = np.where(self.counts, drawn, pad_id).astype(np.int32)
@@ -65,6 +81,35 @@ class Rows:
             "masked_loss_weights": np.ones(positions.shape, np.float32),
         }
         return batch, labels
+
+    def packed(self, mask_id: int) -> tuple[Batch, np.ndarray]:
+        """As `masked`, with as many texts in each of our rows as fit; labels are of one a row."""
+        tokens, labels = self.tokens.copy(), np.full(self.tokens.shape, IGNORED)
+        texts = []
+        for row, length in enumerate(self.counts.sum(axis=1)):
+            slots = -(-15 * length // 100)
+            places = np.sort(self.random.choice(length, slots, replace=False)).astype(np.int32)
+            labels[row, places], tokens[row, places] = tokens[row, places], mask_id
+            texts.append(
+                {
+                    "inputs": tokens[row, :length],
+                    "masked_positions": places,
+                    "masked_targets": labels[row, places].astype(np.int32),
+                    "masked_loss_weights": np.ones(slots, np.float32),
+                }
+            )
+        room = self.tokens.shape[1]
+        shared = [*best_fit([self.counts.sum(axis=1)[None]], [room])]
+        slots = max(sum(len(texts[n]["masked_positions"]) for n in row) for row in shared)
+        features = {name: FeatureSpec(slots) for name in ("masked_positions", "masked_targets")}
+        features |= {"inputs": FeatureSpec(room)}
+        features["masked_loss_weights"] = FeatureSpec(slots, "float32")
+        ids = TokenIds(int(self.tokens.max()) + 1, pad=0, eos=None)
+        rows = [
+            Encoder(pack=True).convert([texts[n] for n in row], features=features, ids=ids)
+            for row in shared
+        ]
+        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}, labels
 
     def pairs(self) -> np.ndarray:
         """Labels of pairs of sentences, [rows]."""
@@ -110,6 +155,23 @@ def modernbert_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
     del batch["encoder_token_type_ids"]
     given = read(batch) | {"labels": tensor(labels)}
     model = transformers.ModernBertForMaskedLM(config)
+    return batch, Theirs(model, lambda: model(**given).loss)
+
+
+def modernbert_base_packed(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
+    """Masked tokens of texts of many lengths, which are packed in our rows, and padded in theirs.
+
+    Their packed rows need a kernel that CPUs lack.
+    """
+    config = transformers.ModernBertConfig()
+    rows = Rows(shape, vocab_size=50280, pad_id=config.pad_token_id or 0, any_length=True)
+    batch, labels = rows.packed(mask_id=50284)
+    model = transformers.ModernBertForMaskedLM(config)
+    given = {
+        "input_ids": tensor(np.where(labels >= 0, 50284, rows.tokens)),
+        "attention_mask": tensor(rows.counts),
+        "labels": tensor(labels),
+    }
     return batch, Theirs(model, lambda: model(**given).loss)
 
 
@@ -274,6 +336,6 @@ def bart_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
 
 _MADE_BY = (
     *(bert_base, electra_small, roberta_base, modernbert_base, xlnet_base, albert_base),
-    *(deberta_base, t5_small, bart_base),
+    *(modernbert_base_packed, deberta_base, t5_small, bart_base),
 )
 FAMILIES = {make.__name__: make for make in _MADE_BY}
