@@ -34,8 +34,8 @@ Pool = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
 def first(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Array:
-    """The state of the first token that counts: [CLS] or <s> (BERT, section 3)."""
-    return _at(x_BLD, jnp.argmax(counts_BL > 0, axis=1))
+    """The state of the first position: [CLS] or <s> (BERT, section 3)."""
+    return x_BLD[:, 0]
 
 
 def last_that_counts(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Array:
@@ -53,16 +53,18 @@ def mean(x_BLD: jax.Array, tokens_BL: jax.Array, counts_BL: jax.Array) -> jax.Ar
 
 
 def pooled(pool: Pool, x_BLD: jax.Array, tokens_BL: jax.Array, counts: jax.Array) -> jax.Array:
-    """One state of a row, [B, D]; or of each of T texts in it, [B, T, D].
+    """One state of a row, [B, D]; or of the text that begins at each position, [B, L, D].
 
     Args:
       pool: which.
       x_BLD: the states.
       tokens_BL: the tokens.
-      counts: above 0 for what counts in a row, [B, L], or in each text, [B, T, L].
+      counts: above 0 for what counts in a row, [B, L], or in the text of each position, [B, L, L].
     """
     if counts.ndim == 2:
         return pool(x_BLD, tokens_BL, counts)
+    if pool is first:
+        return x_BLD
     return jax.vmap(pool, in_axes=(None, None, 1), out_axes=1)(x_BLD, tokens_BL, counts)
 
 
@@ -203,7 +205,7 @@ class SequenceHead(nnx.Module):
         counts: jax.Array,
         key: jax.Array | None = None,
     ) -> jax.Array:
-        """Float32 [B, C], or [B, T, C] of T texts of a row; `counts` are those of `pooled`."""
+        """Float32 [B, C], or [B, L, C] of the texts of a row; `counts` are those of `pooled`."""
         keys = subkeys(key, 2)
         x = x_BLD if self.pool_last else pooled(self.pool, x_BLD, tokens_BL, counts)
         x = dropout(x, keys[0], rate=self.dropout_rates[0])
