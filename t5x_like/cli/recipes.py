@@ -110,6 +110,17 @@ def stretches() -> list[Stretch]:
     return parts
 
 
+def _joined(parts: Sequence[Stretch]) -> list[Stretch]:
+    """The parts, where those that follow one another with the same rows and lengths are one."""
+    whole: list[Stretch] = []
+    for part in parts:
+        if whole and (whole[-1].rows, whole[-1].lengths) == (part.rows, part.lengths):
+            before = whole.pop()
+            part = dataclasses.replace(before, steps=before.steps + part.steps)
+        whole.append(part)
+    return whole
+
+
 def _listing(files: Mapping[str, GinFile], *, sources: bool) -> str:
     """Tables of the published runs and of their small twins; without sources 80 columns wide."""
     small = {name: file for name, file in files.items() if name.endswith(_SMALL)}
@@ -131,7 +142,7 @@ def _table(files: Mapping[str, GinFile], *, sources: bool) -> str:
             (
                 name,
                 _short(file.parameters),
-                " + ".join(map(str, parts)),
+                " + ".join(map(str, _joined(parts))),
                 _short(sum(part.tokens for part in parts)),
                 str(gin_config.macro("SOURCE")),
             )
@@ -148,10 +159,11 @@ def _short(count: int) -> str:
 
 
 def _rounded(steps: int) -> str:
-    """A number of steps, exact: 1.5M, 125k, 6,200."""
+    """A number of steps: 1.5M, 125k, 6,200; those from 100,000 on in thousands."""
     if steps >= 10**6 and steps % 10**5 == 0:
         return f"{steps / 10**6:g}M"
-    return f"{steps // 1000}k" if steps % 1000 == 0 else f"{steps:,}"
+    in_thousands = steps % 1000 == 0 or steps >= 100_000
+    return f"{round(steps / 1000)}k" if in_thousands else f"{steps:,}"
 
 
 def _explained(file: GinFile) -> Iterable[str]:
