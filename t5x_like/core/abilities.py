@@ -80,10 +80,10 @@ class GivesStates(Protocol):
         """
 
 
-class ReadsPackedRows(Body, Protocol):
-    """A text has the states in a row of several that it has alone.
+class ReadsPackedRows(Protocol):
+    """A text has the states, and a head's loss, in a row of several that it has alone.
 
-    It reads int32 `encoder_segment_ids` and `encoder_positions`, [B, L] each, as
+    Of a batch it reads int32 `encoder_segment_ids` and `encoder_positions`, [B, L] each, as
     `feature_converters.Encoder` makes them.
     """
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.core.abilities import LAST, NamesClasses, States, Want
+from t5x_like.core.abilities import LAST, NamesClasses, ReadsPackedRows, States, Want, can
 from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.basics.modules import Linear
 from t5x_like.layers.families import packed_texts, prompts
@@ -145,7 +145,12 @@ class FineTuned(OnBody, TermLoss):
     def abilities(self) -> tuple[type, ...]:
         """Abilities of a body and a head; `NamesClasses` where the answers have names."""
         names_classes = self.has_task_head and self.answer_form in _NAMED
-        return (*super().abilities, *([NamesClasses] if names_classes else []))
+        alone = self.prompt is not None or self.distillation is not None
+        return (
+            *super().abilities,
+            *([NamesClasses] if names_classes else []),
+            *([ReadsPackedRows] if can(self.body, ReadsPackedRows) and not alone else []),
+        )
 
     @property
     def has_task_head(self) -> bool:

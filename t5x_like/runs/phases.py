@@ -67,7 +67,7 @@ class RunPhase:
         preflight.parts_complete(run)
         preflight.kinds_fit(run, data.task_objectives())
         preflight.lengths_given(run.feature_converter, data.lengths or {})
-        preflight.grouped(run)
+        preflight.packed(run, data.task_objectives())
         named = run.phases[self.number].objective if run.phases else None
         wanted = dataclasses.replace(data, objective=named).chosen_objective
         if named is not None and any(objective != wanted for objective in data.task_objectives()):

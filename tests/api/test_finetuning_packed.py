@@ -86,7 +86,7 @@ def test_it_learns_from_rows_of_several_texts(
 CHOICES = [{"premise": "Ada", "choices": ["a", f"b{n}"], "label": "AB"[n % 2]} for n in range(40)]
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (CHOICES, {}, "for classes, numbers, ordered, tags, and not for choices: leave out pack"),
-    ("classes", {"method": "prefix"}, "prefix puts virtual tokens before a row"),
+    ("classes", {"method": "prompt"}, "a prompt is before the first text of a row"),
     ("classes", {"teacher": "runs/teacher"}, "a teacher reads one text in a row"),
 ]
 

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 from etils import epath
 
 from t5x_like.core import abilities, whole_files
-from t5x_like.core.abilities import AnswersTask, AnswersTasks, NamesClasses, can
+from t5x_like.core.abilities import (
+    AnswersTask,
+    AnswersTasks,
+    NamesClasses,
+    ReadsPackedRows,
+    can,
+)
 from t5x_like.core.buckets import storage
 from t5x_like.core.protocols import members
 from t5x_like.core.protocols.completers import BatchCompleter
@@ -24,6 +30,7 @@ from t5x_like.core.spelling import nearest
 from t5x_like.data.streams import mixtures
 from t5x_like.data.task import in_words
 from t5x_like.objectives import presets
+from t5x_like.objectives.supervised.labelled_rows import LabelledRows
 from t5x_like.runs import run_directory
 from t5x_like.training.checkpointing.checkpoints import CheckpointError
 from t5x_like.training.checkpointing.ranking import BestMetric
@@ -237,12 +244,20 @@ def lengths_given(feature_converter: FeatureConverter, lengths: Mapping[str, int
         )
 
 
-def grouped(run: Run) -> None:
-    """Raises ValueError if rows are to be grouped by a length that all of them have."""
-    if run.options.group_by_length and run.feature_converter.pack:
+def packed(run: Run, objectives: Iterable[Objective]) -> None:
+    """Raises ValueError if rows cannot be packed so, or are to be grouped by their length."""
+    if not run.feature_converter.pack:
+        return
+    if run.options.group_by_length:
         raise ValueError(
             "GROUP_BY_LENGTH is for rows of one text each, and packed rows have one length: set it "
             "to False"
+        )
+    labelled = any(isinstance(objective, LabelledRows) for objective in objectives)
+    if labelled and not can(run.abstract_model, ReadsPackedRows):
+        raise ValueError(
+            f"a {type(run.abstract_model).__name__} with this body reads one labelled text in a "
+            "row: set pack of its feature converter (PACK) to False"
         )
 
 

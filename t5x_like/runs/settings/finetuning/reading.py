@@ -12,7 +12,6 @@ from t5x_like.core.abilities import ReadsPackedRows, can
 from t5x_like.data.labelled import packed_counts, window_counts
 from t5x_like.data.labelled.labelled_files import Labelled, LabelledFiles
 from t5x_like.data.labelled.window_counts import WindowCounts
-from t5x_like.models.finetuned import FineTuned
 from t5x_like.objectives.parts.geometry import RecordWindows
 from t5x_like.objectives.supervised.labelled_rows import LabelledRows
 from t5x_like.objectives.supervised.tags import Tags
@@ -25,8 +24,8 @@ _DIVIDED = ("classes", "numbers", "several", "spans", "tags")
 """The kinds whose answers to windows are joined (`evaluation.label_metrics`)."""
 _PACKED = ("classes", "numbers", "ordered", "tags")
 """The kinds of which a row may hold several texts (`LabelledRows.packs`)."""
-_BEFORE_TEXTS = ("prefix", "prompt")
-"""The methods with virtual tokens before a row."""
+_BEFORE_TEXTS = "prompt"
+"""The method with virtual tokens before a row."""
 
 
 class Reading(NamedTuple):
@@ -63,13 +62,13 @@ class Reading(NamedTuple):
         """Raises ValueError where a model cannot read packed rows, and these are wanted."""
         if not self.pack:
             return
-        if method in _BEFORE_TEXTS:
+        if method == _BEFORE_TEXTS:
             raise ValueError(
-                f"the method {method} puts virtual tokens before a row, which other texts of the "
-                "row would not see: leave out pack"
+                "a prompt is before the first text of a row, and others would not see it: leave "
+                "out pack, or the method prompt"
             )
-        abstract: Any = nnx.eval_shape(lambda: model.make(rngs=nnx.Rngs(0)))
-        if model.make.func is not FineTuned or not can(abstract.body, ReadsPackedRows):
+        abstract = nnx.eval_shape(lambda: model.make(rngs=nnx.Rngs(0)))
+        if not can(abstract, ReadsPackedRows):
             raise ValueError(
                 f"a {model.model_type} reads one text in a row: leave out pack, so that texts of "
                 "like length share batches"
