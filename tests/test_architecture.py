@@ -134,7 +134,14 @@ JAX_IN_CORE = {
 
 FOR_LAYERS = {
     f"core.partitioning.{name}"
-    for name in ("Layout", "active_device", "active_layout", "constrain", "gathered")
+    for name in (
+        "Layout",
+        "active_device",
+        "active_layout",
+        "active_platform",
+        "constrain",
+        "gathered",
+    )
 }
 
 
