@@ -29,6 +29,9 @@ Of those tried with rows of 8,192 on v5e they have the shortest modelled time; l
 fit the chip's memory.
 """
 
+_NOWHERE = jnp.iinfo(jnp.int32).min
+"""A segment without queries."""
+
 
 def splash(
     q_BLHK: jax.Array,
@@ -46,11 +49,13 @@ def splash(
     """
     if reason := unsuited(q_BLHK, memory, mask=mask, bias=bias, drop=drop):
         raise ValueError(f"attention of long rows: {reason}; use attention_kernels.blocked")
+    length = q_BLHK.shape[1]
     segments = _segments(mask, q_BLHK, memory.keys)
+    arrays = [*map(_filled_up, (q_BLHK, *memory))]
     local = functools.partial(_of_device, band=band_of(mask), interpret=interpret)
     layout = active_layout()
     if layout is None or layout.mesh.size == 1:
-        return Attended(local(q_BLHK, *memory, segments), None)
+        return Attended(local(*arrays, segments)[:, :length], None)
     split = Split.of(layout, *q_BLHK.shape[:3])
     heads, rows = PartitionSpec(split.rows, None, split.heads), PartitionSpec(split.rows)
     of_segments = None if segments is None else (rows, rows)
@@ -60,8 +65,8 @@ def splash(
         in_specs=(heads, heads, heads, of_segments),
         out_specs=heads,
         check_vma=False,
-    )(q_BLHK, *memory, segments)
-    return Attended(values, None)
+    )(*arrays, segments)
+    return Attended(values[:, :length], None)
 
 
 def unsuited(
@@ -75,8 +80,6 @@ def unsuited(
     """Why it cannot compute the case; None if it can."""
     if bias is not None or drop is not None:
         return "it has no biases and no dropout"
-    if q_BLHK.shape[1] % LANES or memory.keys.shape[1] % LANES:
-        return f"rows must have a multiple of {LANES} tokens"
     if parts_of_queries(*q_BLHK.shape[:3]) > 1:
         return "the queries of a row are on several devices"
     if mask is None:
@@ -94,21 +97,26 @@ def unsuited(
 def _segments(
     mask: Mask | None, q_BLHK: jax.Array, k_BMHK: jax.Array
 ) -> tuple[jax.Array, jax.Array] | None:
-    """Int32 [B, L] and [B, M]: a key that does not count is in a segment without queries."""
-    if mask is None:
-        return None
+    """Int32 [B, L] and [B, M], filled up: a key that does not count is in no query's segment."""
+    mask = Mask() if mask is None else mask
     queries, keys = mask.queries.segments, mask.keys.segments
-    if mask.present is None and (queries is None or keys is None):
+    rows, is_whole = len(q_BLHK), k_BMHK.shape[1] % LANES == 0
+    if is_whole and mask.present is None and (queries is None or keys is None):
         return None
-    rows = len(q_BLHK)
     if queries is None or keys is None:
         queries, keys = (jnp.ones((rows, x.shape[1]), jnp.int32) for x in (q_BLHK, k_BMHK))
     if mask.present is not None:
-        keys = jnp.where(mask.present > 0, keys, jnp.iinfo(jnp.int32).min)
+        keys = jnp.where(mask.present > 0, keys, _NOWHERE)
     ids_BL, ids_BM = (
         jnp.broadcast_to(x, (rows, x.shape[-1])).astype(jnp.int32) for x in (queries, keys)
     )
-    return ids_BL, ids_BM
+    return _filled_up(ids_BL), _filled_up(ids_BM, with_=_NOWHERE)
+
+
+def _filled_up(x: jax.Array, *, with_: int = 0) -> jax.Array:
+    """An array [B, L, ...] whose length is a multiple of a lane's 128."""
+    around = [(0, -x.shape[1] % LANES if axis == 1 else 0) for axis in range(x.ndim)]
+    return jnp.pad(x, around, constant_values=with_)
 
 
 def _of_device(
