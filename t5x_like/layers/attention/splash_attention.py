@@ -51,11 +51,11 @@ def splash(
         raise ValueError(f"attention of long rows: {reason}; use attention_kernels.blocked")
     length = q_BLHK.shape[1]
     segments = _segments(mask, q_BLHK, memory.keys)
-    arrays = [*map(_filled_up, (q_BLHK, *memory))]
+    q_BLHK, k_BMHK, v_BMHK = map(_filled_up, (q_BLHK, *memory))
     local = functools.partial(_of_device, band=band_of(mask), interpret=interpret)
     layout = active_layout()
     if layout is None or layout.mesh.size == 1:
-        return Attended(local(*arrays, segments)[:, :length], None)
+        return Attended(local(q_BLHK, k_BMHK, v_BMHK, segments)[:, :length], None)
     split = Split.of(layout, *q_BLHK.shape[:3])
     heads, rows = PartitionSpec(split.rows, None, split.heads), PartitionSpec(split.rows)
     of_segments = None if segments is None else (rows, rows)
@@ -65,7 +65,7 @@ def splash(
         in_specs=(heads, heads, heads, of_segments),
         out_specs=heads,
         check_vma=False,
-    )(*arrays, segments)
+    )(q_BLHK, k_BMHK, v_BMHK, segments)
     return Attended(values[:, :length], None)
 
 
