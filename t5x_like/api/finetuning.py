@@ -85,7 +85,7 @@ def finetune(
       head, search: T5 learns with a head, not words; XLNet searches an answer's end from its start.
       epochs, batch_size, learning_rate, average_last: passes; rows a step; peak; epochs averaged.
       length, stride: tokens of a row (None: of the longest, at most 512); to a text's next window.
-      pieces, pack: of a word that carry its tag ("last", "all", "mean"); rows hold several texts.
+      pack, pieces: several texts a row; those with a word's tag: "first", "last", "all" or "mean".
       class_weights, reinit_layers: "balanced" or {class: weight}; last layers that start afresh.
       label_smoothing, focal_gamma, r_drop: share of other classes; power of 1 - p; R-Drop's weight.
       method, teacher: what trains ("lora"), or a `Method`; a run to learn from, or a `Distilling`.

@@ -241,7 +241,10 @@ def run_phases(run: Run) -> list[RunPhase]:
     for phase in phases:
         phase.check()
     _same_parameters(phases)
-    return [dataclasses.replace(checked, run=with_microbatches(checked.run)) for checked in phases]
+    runs = with_microbatches([checked.run for checked in phases])
+    return [
+        dataclasses.replace(checked, run=run) for checked, run in zip(phases, runs, strict=True)
+    ]
 
 
 def base_checkpoints(

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import stored_berts
+from named_people import TEXT, WORDS, tagged, write_lines
+from small_reviews import NAMES, evaluations
 
 import t5x_like as t5x
-from t5x_like.training.logs.metrics_file import read_metrics
-
-NAMES, WORDS = ["Ada", "Bert", "Cleo"], ["sings", "and", "walks", "there", "singing", "walker"]
 
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("models") / "mine"
-    return stored_berts.write_untrained(directory, " ".join([*NAMES, *WORDS]), vocab_size=60)
-
-
-def written(path: Path, lines: Sequence[dict[str, Any]]) -> str:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return str(path)
+    return stored_berts.write_untrained(directory, TEXT, vocab_size=60)
 
 
 def texts(count: int, label: str) -> list[dict[str, Any]]:
@@ -36,8 +28,7 @@ def texts(count: int, label: str) -> list[dict[str, Any]]:
     for _ in range(count):
         words = draw.choices([*NAMES, *WORDS], k=draw.randrange(1, 9))
         if label == "tags":
-            tags = ["B-PER" if word in NAMES else "O" for word in words]
-            made.append({"words": words, "tags": tags})
+            made.append(tagged(words))
         else:
             name = draw.choice(NAMES)
             made.append({"text": " ".join([name, *words]), "label": f"of {name}"})
@@ -48,8 +39,8 @@ def run(pretrained: Path, folder: Path, lines: list[dict[str, Any]], **given: An
     settings = {"epochs": 6, "batch_size": 8, "length": 32, "learning_rate": 1e-2, **given}
     return t5x.finetune(
         str(pretrained),
-        train=written(folder / "train.jsonl", lines[20:]),
-        dev=written(folder / "dev.jsonl", lines[:20]),
+        train=write_lines(folder / "train.jsonl", lines[20:]),
+        dev=write_lines(folder / "dev.jsonl", lines[:20]),
         model_dir=str(folder / "run"),
         cache_dir=str(folder / "cache"),
         pack=True,
@@ -78,9 +69,7 @@ def test_it_learns_from_rows_of_several_texts(
     assert "held-out rows of train (all " in said
     assert int(rows) < 60
     assert float(share) > 90
-    name = "eval/train/accuracy"
-    lines = read_metrics(tmp_path / "run" / "metrics.jsonl")
-    assert [line[name] for line in lines if name in line][-1] > 0.9
+    assert evaluations(tmp_path / "run", "train/accuracy")[-1] > 0.9
 
 
 CHOICES = [{"premise": "Ada", "choices": ["a", f"b{n}"], "label": "AB"[n % 2]} for n in range(40)]
@@ -107,6 +96,6 @@ def test_packed_rows_are_not_grouped_by_length(pretrained: Path, tmp_path: Path)
 
 
 def test_several_tasks_are_refused(pretrained: Path, tmp_path: Path) -> None:
-    file = written(tmp_path / "train.jsonl", texts(40, "classes"))
+    file = write_lines(tmp_path / "train.jsonl", texts(40, "classes"))
     with pytest.raises(ValueError, match="pack is for one task"):
         t5x.finetune(str(pretrained), task={"a": {"train": file}, "b": {"train": file}}, pack=True)

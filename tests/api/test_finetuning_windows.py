@@ -2,48 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import stored_berts
+from named_people import TEXT, WORDS, tagged, write_lines
+from small_reviews import NAMES
 
 import t5x_like as t5x
 from t5x_like.training.logs.metrics_file import read_metrics
-
-NAMES, WORDS = ["Ada", "Bert", "Cleo"], ["sings", "and", "walks", "there", "singing", "walker"]
 
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("models") / "mine"
-    return stored_berts.write_untrained(directory, " ".join([*NAMES, *WORDS]), vocab_size=60)
+    return stored_berts.write_untrained(directory, TEXT, vocab_size=60)
 
 
 def rows(count: int) -> list[dict[str, Any]]:
     """Texts of 1 to 40 words."""
     draw = random.Random(0)
-    made = []
-    for _ in range(count):
-        words = draw.choices([*NAMES, *WORDS], k=draw.randrange(1, 40))
-        tags = ["B-PER" if word in NAMES else "O" for word in words]
-        made.append({"words": words, "tags": tags})
-    return made
-
-
-def written(path: Path, lines: Sequence[dict[str, Any]]) -> str:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return str(path)
+    return [tagged(draw.choices([*NAMES, *WORDS], k=draw.randrange(1, 40))) for _ in range(count)]
 
 
 def run(pretrained: Path, tmp_path: Path, lines: list[dict[str, Any]], **given: Any) -> Any:
     return t5x.finetune(
         str(pretrained),
-        train=written(tmp_path / "train.jsonl", lines[10:]),
-        dev=written(tmp_path / "dev.jsonl", lines[:10]),
+        train=write_lines(tmp_path / "train.jsonl", lines[10:]),
+        dev=write_lines(tmp_path / "dev.jsonl", lines[:10]),
         model_dir=str(tmp_path / "run"),
         cache_dir=str(tmp_path / "cache"),
         epochs=1,

@@ -32,7 +32,7 @@ def memory_warnings(run: Run) -> list[str]:
     if limit is None:
         return []
     try:
-        parts = [with_microbatches(part) for _, part in run.in_phases()]
+        parts = with_microbatches([part for _, part in run.in_phases()])
         estimates = [(part, _estimate(part)) for part in parts]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []

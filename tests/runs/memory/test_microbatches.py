@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from t5x_like.config import gin_config
@@ -38,9 +40,29 @@ def test_less_memory_needs_more_parts_and_longer_rows_do_too(
     assert len(set(first)) > 2
 
 
+def test_phases_that_differ_in_their_rows_alone_are_traced_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with gin_config.temporary_configuration():
+        run, _ = gin_run.load(["recipes/bert-mini.gin"], [])
+    (_, first), (_, second) = run.in_phases()
+    grown = first.with_parts(options=dataclasses.replace(first.options, batch_size=256))
+    traced, estimate = [], microbatches.estimate
+    monkeypatch.setattr(microbatches, "usable_bytes", lambda mesh: 3e6)
+    monkeypatch.setattr(
+        microbatches, "estimate", lambda *given: traced.append(given) or estimate(*given)
+    )
+    together = [part.options.microbatches for part in with_microbatches([first, grown, second])]
+    assert len(traced) == 2
+    alone = [with_microbatches([part])[0] for part in (first, grown, second)]
+    assert together == [part.options.microbatches for part in alone]
+    assert together[1] == 2 * together[0] > 2
+
+
 def test_a_batch_that_does_not_split_is_refused_and_not_counted() -> None:
     with gin_config.temporary_configuration():
         run, _ = gin_run.load(["recipes/bert-mini.gin"], ["BATCH_SIZE=12"])
     with pytest.raises(ValueError, match="Batch size 12 does not split"):
         run_phases(run)
-    assert with_microbatches(run).options.microbatches == 1
+    (counted,) = with_microbatches([run])
+    assert counted.options.microbatches == 1

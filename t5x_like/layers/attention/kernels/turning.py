@@ -37,7 +37,11 @@ def turn(
     half = (cosines_BLF, cosines_BLF), (-sines_BLF, sines_BLF)
     copies = LANES // x_BLHK.shape[-1]
     cos, sin = (jnp.concatenate([*parts] * copies, axis=-1) for parts in half)
-    local = functools.partial(_turned, width=x_BLHK.shape[-1], interpret=interpret)
+    width = x_BLHK.shape[-1]
+
+    def local(x_BLJ: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
+        return _turned(x_BLJ, cos, sin, width, interpret)
+
     joined = x_BLHK.reshape(*x_BLHK.shape[:2], -1)
     layout = active_layout()
     if layout is not None and layout.mesh.size > 1:
@@ -53,29 +57,11 @@ def turn(
     return local(joined, cos, sin).reshape(x_BLHK.shape)
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def _turned(
-    x_BLJ: jax.Array, cos: jax.Array, sin: jax.Array, *, width: int, interpret: bool
+    x_BLJ: jax.Array, cos: jax.Array, sin: jax.Array, width: int, interpret: bool
 ) -> jax.Array:
-    """Tables are float32 [B|1, L, 128], the sines with their signs."""
-
-    @jax.custom_vjp
-    def turned(x_BLJ: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
-        return _call(x_BLJ, cos, sin, width=width, interpret=interpret)
-
-    def forward(x_BLJ: jax.Array, cos: jax.Array, sin: jax.Array) -> tuple[jax.Array, Any]:
-        return turned(x_BLJ, cos, sin), (cos, sin)
-
-    def backward(tables: Any, g_BLJ: jax.Array) -> tuple[Any, None, None]:
-        cos, sin = tables
-        return _call(g_BLJ, cos, -sin, width=width, interpret=interpret), None, None
-
-    turned.defvjp(forward, backward)
-    return turned(x_BLJ, cos, sin)
-
-
-def _call(
-    x_BLJ: jax.Array, cos: jax.Array, sin: jax.Array, *, width: int, interpret: bool
-) -> jax.Array:
+    """Joined heads of this width; tables are float32 [B|1, L, 128], the sines with their signs."""
     rows, length, joined = x_BLJ.shape
     size = max(n for n in range(_LEAST, _ROWS + 1, _LEAST) if length % n == 0)
     own_row = len(cos) > 1
@@ -91,6 +77,23 @@ def _call(
         interpret=interpret,
         name="turn",
     )(x_BLJ, cos, sin)
+
+
+def _turned_forward(
+    x_BLJ: jax.Array, cos: jax.Array, sin: jax.Array, width: int, interpret: bool
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return _turned(x_BLJ, cos, sin, width, interpret), (cos, sin)
+
+
+def _turned_backward(
+    width: int, interpret: bool, tables: tuple[jax.Array, jax.Array], g_BLJ: jax.Array
+) -> tuple[jax.Array, None, None]:
+    """The gradient is turned back; angles have none."""
+    cos, sin = tables
+    return _turned(g_BLJ, cos, -sin, width, interpret), None, None
+
+
+_turned.defvjp(_turned_forward, _turned_backward)
 
 
 def _step(x: Any, cos: Any, sin: Any, turned: Any, *, width: int) -> None:
