@@ -46,7 +46,16 @@ def class_scores(
     else:
         mean = metrics.f1_score(targets, guessed, labels=numbers, average="macro", zero_division=0)
         f1 = {"macro_f1": mean}
-    return {**f1, "matthews_correlation": metrics.matthews_corrcoef(targets, guessed)}
+    return {**f1, "matthews_correlation": matthews(targets, guessed)}
+
+
+def matthews(targets: Sequence[Any], guesses: Sequence[Any]) -> float:
+    """Matthews' correlation of labels; 0 where one side is constant."""
+    from sklearn import metrics
+
+    if len({*targets, *guesses}) < 2:  # scikit-learn warns of it
+        return 0.0
+    return float(metrics.matthews_corrcoef([*targets], [*guesses]))
 
 
 def class_accuracy(

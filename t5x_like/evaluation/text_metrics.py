@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from t5x_like.data.labelled.named_tasks import NOT
-from t5x_like.evaluation import span_metrics
+from t5x_like.evaluation import label_metrics, span_metrics
 
 Target = str | Sequence[str]
 
@@ -95,10 +95,8 @@ def _content(text: str) -> set[str]:
 
 
 def written_mcc(targets: Sequence[str], predictions: Sequence[str]) -> dict[str, float]:
-    """Matthews' correlation of labels that are words; 0 where one side is constant."""
-    from sklearn import metrics
-
-    return {"matthews_correlation": float(metrics.matthews_corrcoef([*targets], [*predictions]))}
+    """Matthews' correlation of labels that are words."""
+    return {"matthews_correlation": label_metrics.matthews(targets, predictions)}
 
 
 def written_f1(

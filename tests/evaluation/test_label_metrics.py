@@ -23,6 +23,8 @@ def test_two_classes_have_the_f1_of_the_second() -> None:
     assert scores == pytest.approx({"f1": 2 / 3, "matthews_correlation": 1 / 3})
     scores = class_scores([0, 1], [[2, 1], [-1, -2]], ["no", "yes"])
     assert scores == {"f1": 0.0, "matthews_correlation": 0.0}
+    scores = class_scores([1, 1], [[0, 1], [0, 1]], ["no", "yes"])  # all of one class
+    assert scores == {"f1": 1.0, "matthews_correlation": 0.0}
 
 
 def test_more_classes_have_the_mean_of_all_that_are_named() -> None:
