@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -49,13 +49,14 @@ def class_scores(
     return {**f1, "matthews_correlation": matthews(targets, guessed)}
 
 
-def matthews(targets: Sequence[Any], guesses: Sequence[Any]) -> float:
+def matthews(targets: Iterable[Any], guesses: Iterable[Any]) -> float:
     """Matthews' correlation of labels; 0 where one side is constant."""
     from sklearn import metrics
 
-    if len({*targets, *guesses}) < 2:  # scikit-learn warns of it
+    both = [*targets], [*guesses]
+    if len({*both[0], *both[1]}) < 2:  # scikit-learn warns of it
         return 0.0
-    return float(metrics.matthews_corrcoef([*targets], [*guesses]))
+    return float(metrics.matthews_corrcoef(*both))
 
 
 def class_accuracy(
