@@ -30,7 +30,7 @@ _TEXTS = ("bleu",)
 HEAD = f"""\
 # Fine-tuning small models
 
-A BERT, an ELECTRA and a T5 of one and a half to two million parameters were pretrained for most of an hour each, and fine-tuned on ten
+A BERT, an ELECTRA and a T5 of one and a half to two million parameters were pretrained for half an hour each, and fine-tuned on ten
 tasks, beside the same models from random parameters and beside models of bags of words. It shows that the whole way
 works: pretraining, labels, training, metrics. Models of this size say little about larger ones.
 `python benchmarks/finetuning_study.py --data DIR --work DIR` writes this page from [finetuning.jsonl](finetuning.jsonl), in
@@ -40,7 +40,7 @@ at most {HOURS:g} hours of two cores; the same command goes on with a study that
 
 - **Pretraining**: the recipes `bert-mini`, `electra-mini` and `t5-mini` with vocabularies of {VOCAB_SIZE:,} pieces and rows of up to 128
   tokens (T5: 64), on 6 million words of Wikipedia and 3.6 million of novels. Their encoders have two layers of 128 units, as BERT-tiny.
-  A third of the time is theirs: a short run of each says how many steps these are.
+  A third of the time is theirs: a short run of each says how many steps these are. What is done with a model is done on one machine.
 - **Fine-tuning**: {SEEDS} seeds, rows as often as the table says, in batches of 32, with rates of 1e-3 (T5: 1e-2) and else the
   settings of [finetuning.md](../finetuning.md#the-run). T5 writes classes, numbers and texts; it learns tags and spans with a head.
 - **Cells** are means over seeds of the best epoch on held-out rows, with the standard deviation (by n - 1). The held-out rows have

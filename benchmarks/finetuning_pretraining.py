@@ -1,6 +1,6 @@
 """Pretrains the models of the fine-tuning study, each for its share of the time.
 
-A short run of each model gives the seconds of a step on this machine; these and the share give the
+A short run of a model gives the seconds of a step on this machine; these and the share give the
 number of steps. Both are written to a file once, so that a study that goes on trains the same.
 """
 
@@ -58,29 +58,20 @@ def source(body: str, *, trained: bool) -> str:
     return f"runs/{body}" if trained else f"runs/{body}-random"
 
 
-def fixed(study: Study, *, announce: Any = print) -> dict[str, Any]:
-    """The steps of each body, timed the first time and read from a file later.
+def fixed(study: Study, name: str) -> dict[str, Any]:
+    """The steps of a body and its machine, timed the first time and read from a file later.
 
     Raises:
-      ValueError: the folder has a study of another length.
-      CommandError: a model cannot be trained.
+      CommandError: the model cannot be trained.
     """
-    path = study.work / FILE
+    path = study.work / f"{name}-{FILE}"
     if path.exists():
         known: dict[str, Any] = whole_files.read_json(path)
-        if known["hours"] != study.hours:
-            raise ValueError(
-                f"{study.work} has a study of {known['hours']} hours: give these, or name another "
-                "--work"
-            )
         return known
-    bodies = {}
-    for name, body in BODIES.items():
-        seconds = _seconds_a_step(study, name, body)
-        steps = max(FEWEST_STEPS, steps_of(body, seconds, study.hours))
-        announce(f"{name}: {seconds:.3f} s a step here, so {steps:,} steps")
-        bodies[name] = {"seconds_a_step": seconds, "steps": steps}
-    known = {"hours": study.hours, "bodies": bodies, "machine": recorded.machine()}
+    body = BODIES[name]
+    seconds = _seconds_a_step(study, name, body)
+    steps = max(FEWEST_STEPS, steps_of(body, seconds, study.hours))
+    known = {"seconds_a_step": seconds, "steps": steps, "machine": recorded.machine()}
     whole_files.write(path, json.dumps(known, indent=1).encode())
     return known
 
@@ -88,14 +79,6 @@ def fixed(study: Study, *, announce: Any = print) -> dict[str, Any]:
 def steps_of(body: Body, seconds: float, hours: float) -> int:
     """The steps for which a body's share of the time is enough."""
     return int(body.share * hours * 3600 * (1 - BESIDES_STEPS) / seconds)
-
-
-def slower(known: dict[str, Any]) -> float:
-    """How many times as long as planned a pretraining step takes on this machine; the mean."""
-    ratios = [
-        known["bodies"][name]["seconds_a_step"] / body.reference for name, body in BODIES.items()
-    ]
-    return sum(ratios) / len(ratios)
 
 
 def _command(study: Study, body: Body, run: str, steps: int, *more: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Pretrains small models, fine-tunes them and random ones on ten tasks, and writes their page.
 
-    python benchmarks/finetuning_study.py --data data --work study --hours 8
+    python benchmarks/finetuning_study.py --data data --work study
     python benchmarks/finetuning_study.py --data data --work trial --minutes 10 --seeds 1 \\
         --results trial/results.jsonl
     python benchmarks/finetuning_study.py --page
@@ -8,8 +8,11 @@
 `finetuning_settings.py` says what is run and for how long. Runs, caches and logs lie in the folder
 --work, and the same command goes on with a study that was ended: a finished run is kept, and one
 that was interrupted resumes. Each finished run is a line of --results, from which the page beside
-it is made. A shorter study reads fewer rows and pretrains for less time, and does not belong on the
-page. `--only tasks-mrpc methods-lora` makes the cells whose names begin so, and no floors.
+it is made. What is done with a model is whole before the next is pretrained, so that a study may be
+made in parts: the runs of a model are not needed any more when all its lines are there.
+
+A shorter study reads fewer rows and pretrains for less time, and does not belong on the page.
+`--only tasks-mrpc methods-lora` makes the cells whose names begin so, and no floors.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import finetuning_page
 import finetuning_runs
 import recorded
 from finetuning_floors import FLOORS
-from finetuning_pretraining import Study, fixed, measured, pretrain, slower
+from finetuning_pretraining import Study, fixed, measured, pretrain
 from finetuning_settings import BODIES, HOURS, SEEDS, Cell, cells
 from tqdm import tqdm
 
@@ -46,6 +49,11 @@ class Results:
     def has(self, **of: Any) -> bool:
         """Whether there is a line of this run."""
         return self._key(of) in self._known
+
+    def count(self, **of: Any) -> int:
+        """How many lines have these fields, each of `_RUN`."""
+        places = [(_RUN.index(name), str(value)) for name, value in of.items()]
+        return sum(all(key[n] == value for n, value in places) for key in self._known)
 
     def add(self, line: Line) -> bool:
         """Adds a line, unless it is there; says whether it is new."""
@@ -100,25 +108,46 @@ def study(where: Study, results: Results, seeds: int, only: Sequence[str]) -> No
     of_cells = planned_minutes(chosen, seeds, share=where.share)
     bar = Progress(of_bodies + of_cells)
     finetuning_data.prepare(where.data, where.work / finetuning_runs.FILES, where.share)
-    known = fixed(where, announce=bar.say)
-    hours = (of_bodies + of_cells * slower(known)) / 60
-    bar.say(
-        f"A step takes {slower(known):.2f} times as long as planned; all takes {hours:.1f} hours."
-    )
-    for name in _bodies(chosen):
-        bar.at(f"pretraining {name}")
-        pretrain(where, name, known["bodies"][name]["steps"], trained=True)
-        pretrain(where, name, 0, trained=False)
-        new = results.add(measured(where, name, known))
-        bar.passed(BODIES[name].share * where.hours * 60, now=new)
     if only == [""]:
         _floors(where, results, bar)
-    failed = [cell.name for cell in chosen if not _cell(where, cell, results, seeds, bar)]
+    failed = []
+    for name in _bodies(chosen):
+        missing = [
+            cell for cell in chosen if cell.body == name and not _whole(cell, results, seeds)
+        ]
+        there = (cell for cell in chosen if cell.body == name and cell not in missing)
+        bar.passed(planned_minutes(there, seeds, share=where.share), now=False)
+        _pretrained(where, name, results, bar, needed=bool(missing))
+        failed += [cell.name for cell in missing if not _cell(where, cell, results, seeds, bar)]
     results.write_page()
     if failed:
         sys.exit(
             f"These cells failed (logs/ says why; the same command tries them again): {failed}"
         )
+
+
+def _pretrained(where: Study, name: str, results: Results, bar: Progress, *, needed: bool) -> None:
+    """Pretrains a model, if runs of it are missing."""
+    new = False
+    if needed:
+        bar.at(f"pretraining {name}")
+        known = fixed(where, name)
+        bar.say(f"{name}: {known['seconds_a_step']:.3f} s a step, so {known['steps']:,} steps")
+        pretrain(where, name, known["steps"], trained=True)
+        pretrain(where, name, 0, trained=False)
+        new = results.add(measured(where, name, known))
+    bar.passed(BODIES[name].share * where.hours * 60, now=new)
+
+
+def _whole(cell: Cell, results: Results, seeds: int) -> bool:
+    """Whether all lines of a cell are there."""
+    about = _about(cell)
+    runs = results.count(part=cell.part, **about) >= seeds * cell.runs
+    return runs and (cell.part == "tasks" or results.has(part="bytes", **about))
+
+
+def _about(cell: Cell) -> Line:
+    return {"body": cell.body, "task": cell.task, "trained": cell.trained, "method": cell.method}
 
 
 def _bodies(chosen: Sequence[Cell]) -> list[str]:
@@ -136,7 +165,6 @@ def _floors(where: Study, results: Results, bar: Progress) -> None:
 
 def _cell(where: Study, cell: Cell, results: Results, seeds: int, bar: Progress) -> bool:
     """Makes the runs of a cell; False if they failed."""
-    about = {"body": cell.body, "task": cell.task, "trained": cell.trained, "method": cell.method}
     minutes = planned_minutes([cell], 1, share=where.share) / cell.runs
 
     def ended(line: Line) -> None:
@@ -148,7 +176,7 @@ def _cell(where: Study, cell: Cell, results: Results, seeds: int, bar: Progress)
     except recorded.CommandError as error:
         bar.say(f"{cell.name} FAILED: {error}")
         return False
-    if cell.part == "methods" and not results.has(part="bytes", **about):
+    if cell.part == "methods" and not results.has(part="bytes", **_about(cell)):
         results.add(finetuning_runs.bytes_of(where, cell))
     results.write_page()
     return True
