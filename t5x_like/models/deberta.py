@@ -16,7 +16,7 @@ from flax import nnx
 
 from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.layers.attention import masks
-from t5x_like.layers.attention.disentangled import (
+from t5x_like.layers.attention.variants.disentangled import (
     DisentangledAttention,
     DisentangledView,
     EachDistance,

@@ -21,7 +21,7 @@ from t5x_like.layers.attention.attention_kernels import (
     broadcast_pairs,
     masked_logits,
 )
-from t5x_like.layers.attention.masks import Mask, Traits
+from t5x_like.layers.attention.masks import Chosen, Mask, Traits
 from t5x_like.layers.basics.dropout import Dropping
 
 _LEAST = 64
@@ -51,10 +51,9 @@ def windowed(
     if block is not None and block < 1:
         raise ValueError(f"windowed.windowed.block must be at least 1, got {block}")
     cut = _Cut.of(mask, q_BLHK.shape[1], block)
-    if mask.queries.chosen is None or mask.keys.chosen is None:
-        plain = _choosing_nothing(mask)
-        return Attended(_near(cut, q_BLHK, memory, plain, bias=bias, drop=drop), None)
-    return Attended(_with_chosen(cut, q_BLHK, memory, mask), None)
+    if mask.queries.chosen is None and mask.keys.chosen is None:
+        return Attended(_near(cut, q_BLHK, memory, mask, bias=bias, drop=drop), None)
+    return Attended(_with_chosen(cut, q_BLHK, memory, mask, drop), None)
 
 
 def unsuited(
@@ -74,11 +73,13 @@ def unsuited(
         return "positions are given without segments, so that places do not say what is near"
     if mask.pairs is not None:
         return "the mask has a condition for each pair"
-    if mask.queries.chosen is not None and mask.keys.chosen is not None:
+    if mask.queries.chosen is not None or mask.keys.chosen is not None:
         if mask.most_chosen is None:
             return "Mask.most_chosen does not say how many positions are chosen"
-        if bias is not None or drop is not None or mask.itself:
-            return "chosen positions have no bias and no dropout, and no query sees itself besides"
+        if bias is not None or mask.itself:
+            return "where positions are chosen there is no bias, and no query sees itself besides"
+        if drop is not None and mask.queries.chosen is not None:
+            return "chosen queries have no dropout"
     if drop is not None and not is_counter(drop.key):
         return f"dropout draws {jax.random.key_impl(drop.key)} and not counter"
     return None
@@ -150,6 +151,20 @@ class _Block(NamedTuple):
     bias: jax.Array | None
 
 
+class _Beside(NamedTuple):
+    """Keys that all queries may see besides those near them, their places [B, G], and how."""
+
+    memory: KeysValues
+    places: jax.Array
+    mask: Mask
+
+    def logits(self, block: _Block, near: Mask) -> jax.Array:
+        """[B, H, C, G], for the queries of a block."""
+        mask = dataclasses.replace(self.mask, queries=near.queries)
+        seen = mask.dense(block.q.shape[1], self.memory.keys.shape[1])
+        return masked_logits(block.q, self.memory.keys, seen=seen, bias=None)
+
+
 def _near(
     cut: _Cut,
     q_BLHK: jax.Array,
@@ -158,9 +173,9 @@ def _near(
     *,
     bias: jax.Array | None = None,
     drop: Dropping | None = None,
-    beside: tuple[KeysValues, Mask] | None = None,
+    beside: _Beside | None = None,
 ) -> jax.Array:
-    """The values [B, L, H, K]; `beside` are keys that all queries may see, and how."""
+    """The values [B, L, H, K]."""
     rows = len(q_BLHK)
     blocks = _Block(
         jnp.arange(cut.blocks),
@@ -188,27 +203,16 @@ def _near(
         logits = jnp.where(exists_S, logits, -jnp.inf)
         values = block.memory.values
         if beside is not None:
-            logits, values = _also(beside, block, whole, logits)
+            logits = jnp.concatenate([logits, beside.logits(block, whole)], axis=-1)
+            values = jnp.concatenate([values, beside.memory.values], axis=1)
+            seen_keys = jnp.broadcast_to(columns_S, (rows, cut.keys))
+            columns_S = jnp.concatenate([seen_keys, beside.places], axis=1)
         p_BHCS = jax.nn.softmax(logits, axis=-1)
         if drop is not None:
             p_BHCS = drop.of_part(p_BHCS, queries_C, columns_S, of=(cut.length, cut.length))
         return jnp.einsum("bhcs,bshk->bchk", p_BHCS.astype(values.dtype), values)
 
     return cut.joined(jax.lax.map(of_block, blocks))
-
-
-def _also(
-    beside: tuple[KeysValues, Mask], block: _Block, near: Mask, logits: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Logits and values with those of keys that all queries may see."""
-    memory, mask = beside
-    mask = dataclasses.replace(mask, queries=near.queries)
-    seen = mask.dense(block.q.shape[1], memory.keys.shape[1])
-    more = masked_logits(block.q, memory.keys, seen=seen, bias=None)
-    return (
-        jnp.concatenate([logits, more], axis=-1),
-        jnp.concatenate([block.memory.values, memory.values], axis=1),
-    )
 
 
 def _cut_traits(traits: Traits, rows: int, cut: Any) -> Traits:
@@ -237,57 +241,37 @@ def _choosing_nothing(mask: Mask) -> Mask:
     )
 
 
-def _with_chosen(cut: _Cut, q_BLHK: jax.Array, memory: KeysValues, mask: Mask) -> jax.Array:
-    """The values where some positions see all, and all see them."""
-    of_queries, of_keys = mask.queries.chosen, mask.keys.chosen
+def _with_chosen(
+    cut: _Cut, q_BLHK: jax.Array, memory: KeysValues, mask: Mask, drop: Dropping | None
+) -> jax.Array:
+    """The values where some queries see all, or all see some keys."""
     assert mask.most_chosen is not None
-    assert of_queries is not None
-    assert of_keys is not None
     rows, length = q_BLHK.shape[:2]
     places = jnp.arange(length)
-    placed = _placed(_choosing_nothing(mask), places, places)
+    near = _placed(_choosing_nothing(mask), places, places)
+    open_mask = dataclasses.replace(near, window=None)
     present_BL = jnp.ones((rows, length), bool) if mask.present is None else mask.present > 0
-    open_mask = dataclasses.replace(placed, window=None)
-
-    queries, keys = (
-        _Chosen.of_row(jnp.broadcast_to(x, (rows, length)), min(mask.most_chosen, length))
-        for x in (of_queries, of_keys)
-    )
-    beside = dataclasses.replace(
-        open_mask,
-        present=keys.of(present_BL) & keys.exists,
-        keys=_cut_traits(placed.keys, rows, keys.of),
-    )
-    # A chosen key is seen beside, and not once more where it is near.
-    near = dataclasses.replace(placed, present=present_BL & ~of_keys)
-    values = _near(cut, q_BLHK, memory, near, beside=(KeysValues(*map(keys.of, memory)), beside))
+    beside = None
+    if mask.keys.chosen is not None:
+        of_keys = jnp.broadcast_to(mask.keys.chosen, (rows, length))
+        keys = Chosen.of_row(of_keys, mask.most_chosen)
+        seen = dataclasses.replace(
+            open_mask,
+            present=keys.of(present_BL) & keys.exists,
+            keys=_cut_traits(near.keys, rows, keys.of),
+        )
+        beside = _Beside(KeysValues(*map(keys.of, memory)), keys.places, seen)
+        # A chosen key is seen beside, and not once more where it is near.
+        near = dataclasses.replace(near, present=present_BL & ~of_keys)
+    values = _near(cut, q_BLHK, memory, near, drop=drop, beside=beside)
+    if mask.keys.chosen is not None:
+        values = keys.or_nan(values)
+    if mask.queries.chosen is None:
+        return values
+    of_queries = jnp.broadcast_to(mask.queries.chosen, (rows, length))
+    queries = Chosen.of_row(of_queries, mask.most_chosen)
     asking = dataclasses.replace(
-        open_mask, present=present_BL, queries=_cut_traits(placed.queries, rows, queries.of)
+        open_mask, present=present_BL, queries=_cut_traits(near.queries, rows, queries.of)
     )
     whole = blocked(queries.of(q_BLHK), memory, mask=asking, bias=None, drop=None).values
-    values = queries.put(values, whole)
-    return jnp.where((queries.all_there & keys.all_there)[:, None, None, None], values, jnp.nan)
-
-
-class _Chosen(NamedTuple):
-    """The places of G positions [B, G], which of them exist, and whether there are no more [B]."""
-
-    places: jax.Array
-    exists: jax.Array
-    all_there: jax.Array
-
-    @classmethod
-    def of_row(cls, chosen_BL: jax.Array, most: int) -> _Chosen:
-        exists, places = jax.lax.top_k(chosen_BL.astype(jnp.int32), most)
-        return cls(places, exists > 0, chosen_BL.sum(axis=1) <= most)
-
-    def of(self, x: jax.Array) -> jax.Array:
-        """Those of an array [B, L, ...]: [B, G, ...]."""
-        places = self.places.reshape(*self.places.shape, *[1] * (x.ndim - 2))
-        return jnp.take_along_axis(x, places, axis=1)
-
-    def put(self, x: jax.Array, chosen: jax.Array) -> jax.Array:
-        """`x`, [B, L, ...], with others, [B, G, ...], in their places."""
-        exists = self.exists.reshape(*self.exists.shape, *[1] * (x.ndim - 2))
-        rows = jnp.arange(len(x))[:, None]
-        return x.at[rows, self.places].set(jnp.where(exists, chosen, self.of(x)))
+    return queries.or_nan(queries.put(values, whole))
