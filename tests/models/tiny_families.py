@@ -21,6 +21,7 @@ from t5x_like.models import (
     electra,
     eurobert,
     gpt,
+    longformer,
     modernbert,
     modernbert_decoder,
     neobert,
@@ -156,6 +157,11 @@ FAMILIES = {
     ),
     "neobert": Family(neobert.NeoBert, neobert.Config(**_ENCODER), masked),
     "eurobert": Family(eurobert.EuroBert, eurobert.Config(**_ENCODER, num_kv_heads=2), masked),
+    "longformer": Family(
+        longformer.Longformer,
+        longformer.Config(**_ENCODER, **_STILL, window=3, padding_position=0),
+        masked,
+    ),
     "deberta_v3": Family(
         deberta_v3.DebertaV3,
         deberta_v3.Config(**{**_ENCODER, "num_layers": 4}, **_STILL, buckets=8),

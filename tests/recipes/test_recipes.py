@@ -76,6 +76,11 @@ def ettin(
     return Figures(parameters, lengths, rates, trained)
 
 
+def longformer(parameters: int) -> Figures:
+    rates = {250: 1.5e-5, 500: 3e-5, 32_750: 3.75e-6, 65_000: 0}
+    return Figures(parameters, [(65_000, 64, 4096)], rates, 17e9)
+
+
 def electra(parameters: int, shape: tuple[int, int, int], peak: float, trained: float) -> Figures:
     total = shape[0]
     rates = {
@@ -134,6 +139,9 @@ PUBLISHED = {
     "deberta_large": deberta(406_789_209),
     "deberta_v3_base": deberta_v3(326_842_213, 6e-4),
     "deberta_v3_large": deberta_v3(719_626_341, 3e-4),
+    # A RoBERTa's parameters, and 3,584 more positions.
+    "longformer_base": longformer(124_697_433 + 3584 * 768),
+    "longformer_large": longformer(355_412_057 + 3584 * 1024),
     "modernbert_base": Figures(
         149_655_232,
         [(374_902, 4608, 1024), (63_578, 576, 8192)],
@@ -245,12 +253,13 @@ OURS = {
 RECIPES = PUBLISHED | OURS
 MINIS = (
     "albert bart bert bert_wwm byt5 deberta_v3 distilbert electra ettin_decoder eurobert gpt gpt2 "
-    "legal_bert modernbert mt5 neobert roberta scibert spanbert t5 t5_1_1 ul2 xlnet"
+    "legal_bert longformer modernbert mt5 neobert roberta scibert spanbert t5 t5_1_1 ul2 xlnet"
 ).split()
 FULL = {
     "albert": "albert_base", "bart": "bart_base", "bert": "bert_base", "bert_wwm": "bert_wwm_large",
     "byt5": "byt5_small", "deberta_v3": "deberta_v3_base", "electra": "electra_small",
     "ettin_decoder": "ettin_150m_decoder", "eurobert": "eurobert_610m",
+    "longformer": "longformer_base",
     "modernbert": "modernbert_base", "mt5": "mt5_small", "roberta": "roberta_base",
     "spanbert": "spanbert_base", "t5": "t5_small",
     "t5_1_1": "t5_1_1_small", "ul2": "ul2_20b", "xlnet": "xlnet_base",

@@ -270,6 +270,9 @@ SETTINGS = {
     "gpt": GPT2.but(vocabulary=pieces("byte_bpe", 40_478), lengths={"targets": 512}),
     "gpt2*": GPT2,
     "legal_bert": BERT.but(vocabulary=None),
+    "longformer_*": ROBERTA.but(
+        optimizer=adam("adamw"), vocabulary=None, clip=5.0, lengths={"inputs": 4096}
+    ),
     "modernbert_base": MODERNBERT,
     "modernbert_large": MODERNBERT.but(optimizer=STABLE_ADAMW | {"peak": 5e-4}),
     "mt5_*": MT5,
