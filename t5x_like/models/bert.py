@@ -57,7 +57,7 @@ class Config(standard_parts.Config):
     # Its std is `init_std`, cut at two std; RoBERTa: nnx.initializers.normal, which is not cut.
     initializer: Callable[..., Init] = nnx.initializers.truncated_normal
 
-    may_be_zero: ClassVar = (
+    may_be_zero: ClassVar[tuple[str, ...]] = (
         "scan_unroll",
         *("type_vocab_size", "relative_buckets", "padding_position"),
     )
@@ -133,9 +133,7 @@ class Trunk(nnx.Module):
     `made_of` are the parts of a layer; None: those of a BERT.
     """
 
-    def __init__(
-        self, config: Config, *, made_of: Parts | None = None, rngs: nnx.Rngs
-    ) -> None:
+    def __init__(self, config: Config, *, made_of: Parts | None = None, rngs: nnx.Rngs) -> None:
         made_of = parts(config) if made_of is None else made_of
         self.project = None if config.width == config.d_model else _projection(config, rngs)
         self.stack = encoder_stack(config, made_of, num_layers=config.num_layers, rngs=rngs)

@@ -16,6 +16,7 @@ from flax import nnx
 
 from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.layers.attention import masks
+from t5x_like.layers.attention.masks import Mask, Traits
 from t5x_like.layers.attention.variants.disentangled import (
     DisentangledAttention,
     DisentangledView,
@@ -23,7 +24,6 @@ from t5x_like.layers.attention.variants.disentangled import (
     LogBuckets,
     Rows,
 )
-from t5x_like.layers.attention.masks import Mask, Traits
 from t5x_like.layers.basics import embeddings
 from t5x_like.layers.basics.convolution import Convolution
 from t5x_like.layers.basics.depth import above, below

@@ -53,7 +53,7 @@ class Config(bert.Config):
     separator: int = 2  # the id that ends a question
     tied_global: bool = False  # whether global tokens have the projections of the others
 
-    may_be_zero: ClassVar = (*bert.Config.may_be_zero, "separator")
+    may_be_zero: ClassVar[tuple[str, ...]] = (*bert.Config.may_be_zero, "separator")
 
     def __post_init__(self) -> None:
         super().__post_init__()

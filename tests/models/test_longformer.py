@@ -136,9 +136,7 @@ def test_long_rows_are_computed_block_by_block_with_dropout() -> None:
         gradients(nnx.merge(nnx.graphdef(made(**rates, **kind)), nnx.state(made())), given, key)
         for kind in ({}, {"kernel": plain})
     )
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=3e-4), got, want
-    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=3e-4), got, want)
 
 
 def test_memory_grows_with_the_length() -> None:

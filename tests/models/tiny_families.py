@@ -73,6 +73,13 @@ def masked(rng: np.random.Generator) -> Batch:
     }
 
 
+def with_global_tokens(rng: np.random.Generator) -> Batch:
+    batch = masked(rng)
+    return batch | {
+        "encoder_global_mask": (batch["encoder_input_tokens"] % 5 == 1).astype(np.int32)
+    }
+
+
 def with_boundaries(rng: np.random.Generator) -> Batch:
     batch = masked(rng)
     at = batch["masked_positions"]
@@ -160,7 +167,7 @@ FAMILIES = {
     "longformer": Family(
         longformer.Longformer,
         longformer.Config(**_ENCODER, **_STILL, window=3, padding_position=0),
-        masked,
+        with_global_tokens,
     ),
     "deberta_v3": Family(
         deberta_v3.DebertaV3,

@@ -337,8 +337,8 @@ def check_activation(kind: Kind, name: str) -> None:
     """Raises ValueError where a head for masked tokens would have another activation."""
     if kind.roberta and name != "gelu":
         raise ValueError(
-            f"this {kind.classes} has the activation {name!r}, but at Hugging Face its head for masked "
-            "tokens has gelu in any case: only gelu is read and written"
+            f"this {kind.classes} has the activation {name!r}, but at Hugging Face its head for "
+            "masked tokens has gelu in any case: only gelu is read and written"
         )
 
 

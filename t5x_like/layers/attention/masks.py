@@ -21,8 +21,8 @@ class Traits(NamedTuple):
         their positions are consecutive: so a distance within it is one of places, too.
       segments: int32 [B, L]. Queries see keys of their own segment.
       prefix: bool [B, L]. Inside a prefix, keys after a query are seen too.
-      chosen: bool [B, L]. Chosen queries see all, and all see chosen keys, whatever the window; None:
-        none of them is.
+      chosen: bool [B, L]. Chosen queries see all, and all see chosen keys, whatever the window;
+        None: none of them is.
       order: int32 [B, L]. Queries see keys of a lower order.
     """
 

@@ -14,7 +14,7 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from t5x_like.core.partitioning import map_parameters
-from t5x_like.training.checkpointing.initial_plan import Plan, Source, Wanted
+from t5x_like.training.checkpointing.initial_plan import Plan, Shape, Source, Wanted
 from t5x_like.training.optimization import layerwise
 from t5x_like.training.optimization.parameter_paths import by_path, path_name
 

@@ -300,8 +300,8 @@ def _repeated(
     n = len(leaf.shape) - len(leaf.axes) + leaf.axes.index(_POSITIONS)
     if first + count > saved[n]:
         raise CheckpointError(
-            f"`repeat_positions` has {count} rows from {first} on, but the saved table of positions "
-            f"has {saved[n]}"
+            f"`repeat_positions` has {count} rows from {first} on, but the saved table of "
+            f"positions has {saved[n]}"
         )
     rows = np.arange(leaf.shape[n])
     return {n: np.where(rows < first, rows, first + (rows - first) % count)}

@@ -202,7 +202,7 @@ def _counterpart(saved: Any, directory: str) -> tuple[ModuleType, dict[str, Any]
 
 
 def _pooled_over(ids: TokenIds, config: Mapping[str, Any]) -> dict[str, int]:
-    """The ids in config.json by which some heads find the token that stands for a row, or a question.
+    """The ids in config.json by which heads find the token that stands for a row, or a question.
 
     GPT's is the last that is not padding. It gets the padding of the vocabulary where that is the
     end of texts, with which no row ends, or a token for padding alone.
@@ -257,4 +257,8 @@ def _renamed(
         raise ValueError(f"{directory}: its parameters are not those of a body with a head")
     rename = {} if best == whole else {f"^{re.escape(best)}": whole}
     has_pooler = any(path.startswith(_POOLER) for path in paths)
-    return {**copies, **rename, **({f"^{re.escape(_POOLER)}": "head.pooler."} if has_pooler else {})}
+    return {
+        **copies,
+        **rename,
+        **({f"^{re.escape(_POOLER)}": "head.pooler."} if has_pooler else {}),
+    }
