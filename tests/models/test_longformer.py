@@ -19,10 +19,19 @@ from t5x_like.models import bert, longformer
 
 WINDOW, VOCAB = 4, 40
 SIZES: dict[str, Any] = {
-    **{"vocab_size": VOCAB, "d_model": 16, "d_ff": 24, "num_heads": 2, "num_layers": 2},
-    **{"max_positions": 202, "init_std": 0.3, "norm_epsilon": 1e-5, "padding_position": 1},
-    **{"type_vocab_size": 1, "sentence_head": False, "dropout_rate": 0.0},
-    **{"attention_dropout_rate": 0.0},
+    "vocab_size": VOCAB,
+    "d_model": 16,
+    "d_ff": 24,
+    "num_heads": 2,
+    "num_layers": 2,
+    "max_positions": 202,
+    "init_std": 0.3,
+    "norm_epsilon": 1e-5,
+    "padding_position": 1,
+    "type_vocab_size": 1,
+    "sentence_head": False,
+    "dropout_rate": 0.0,
+    "attention_dropout_rate": 0.0,
 }
 ROBERTA = bert.Config(**SIZES)
 PROJECTIONS = ("query", "key", "value")

@@ -94,7 +94,7 @@ def test_a_longformer_starts_from_a_roberta(tmp_path: Path) -> None:
     assert len(new) == len(old) + 6
     for path, x in new.items():
         np.testing.assert_array_equal(x, old[path.replace("_global", "")], err_msg=path)
-    with pytest.raises(CheckpointError, match="13 rows from 2 on, but the saved table .* has 14"):
+    with pytest.raises(CheckpointError, match=r"13 rows from 2 on, but the saved table .* has 14"):
         dataclasses.replace(init_from, repeat_positions=(2, 13)).check(program)
 
 

@@ -121,8 +121,14 @@ def test_there_and_back(head: str, tmp_path: Any) -> None:
 def test_a_tied_model_is_exported_with_copies(tmp_path: Any) -> None:
     """The model in which global tokens have the projections of the others, too, and its logits."""
     config = longformer.Config(
-        **{"vocab_size": encoders.VOCAB, "d_model": 16, "d_ff": 24, "num_heads": 4},
-        **{"num_layers": 2, "max_positions": LENGTH + 2, "window": 2, "tied_global": True},
+        vocab_size=encoders.VOCAB,
+        d_model=16,
+        d_ff=24,
+        num_heads=4,
+        num_layers=2,
+        max_positions=LENGTH + 2,
+        window=2,
+        tied_global=True,
     )
     make = parity.nnx.jit(lambda: longformer.Longformer(config, rngs=parity.nnx.Rngs(0)))
     model = make()
