@@ -54,7 +54,8 @@ versions of JAX round differently, and their figures differ a little.
 - *unigram* predicts each token with its frequency in the training text. Special tokens that are among the
   targets (RoBERTa's, a language model's) have their frequency there. `distilbert-mini` masks rare tokens
   more often than frequent ones, so its unigram loss is high.
-- `legal_bert-mini` continues from `bert-mini`; compare the two.
+- `legal_bert-mini` continues from `bert-mini`; compare the two. `longformer-mini` continues from `roberta-mini`, in rows
+  eight times as long.
 - *blanked* is a trained encoder-decoder whose encoder reads padding in place of ordinary tokens.
 - Losses are in nats, means over the predicted tokens. *content* leaves out sentinels and end of sequence.
   Losses of different vocabularies or objectives do not compare; bits per byte do.
