@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.layers.attention import masks
-from t5x_like.layers.attention.local import LocalAttention, LocalView, local_view
 from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.positions import RelativeBias
+from t5x_like.layers.attention.windows.local import LocalAttention, LocalView, local_view
 from t5x_like.layers.basics.depth import below
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.stacks.blocks import Parts
@@ -41,10 +41,6 @@ class Config(t5.Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("local_radius", "summed_block"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"longt5.Config.{name} must be at least 1, got {value}")
         if self.relative_bias_per_layer:
             raise ValueError(
                 "longt5.Config.relative_bias_per_layer must be False: all layers share the biases "

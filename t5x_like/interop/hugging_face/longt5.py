@@ -26,7 +26,7 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial:
     if architecture not in known:
         raise ValueError(f"{architecture} is not supported; of this family, {', '.join(known)} are")
     kind = config.get("encoder_attention_type", "local")
-    if kind not in _SUMMING:
+    if kind not in tuple(_SUMMING):  # it may be of any type
         raise ValueError(
             f"encoder_attention_type of config.json must be {' or '.join(_SUMMING)}, got {kind!r}"
         )

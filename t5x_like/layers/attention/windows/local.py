@@ -23,7 +23,7 @@ from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.multi_head import Attention, dropping
 from t5x_like.layers.attention.positions import RelativeBias
 from t5x_like.layers.attention.view import OPEN, View
-from t5x_like.layers.attention.windowed import Beside, keys_of_block, with_keys_beside
+from t5x_like.layers.attention.windows.windowed import Beside, keys_of_block, with_keys_beside
 from t5x_like.layers.basics.dropout import NO_DROPOUT, Dropouts
 
 
@@ -35,43 +35,43 @@ class Summaries:
     Tokens after the last whole block count to that one. A row without a whole block has none.
 
     Attributes:
-      present_BL: above 0 for the tokens that count; in front of all padding.
-      bias_HNG: float, of a query's block and the block that is summed up.
+      present: [B, L], above 0 for the tokens that count; they are before all padding.
+      bias: float [H, N, G], of a query's block and the block that is summed up.
       size: how many tokens a block has.
     """
 
-    present_BL: jax.Array
-    bias_HNG: jax.Array
+    present: jax.Array
+    bias: jax.Array
     size: int = dataclasses.field(metadata={"static": True})
 
     def sums(self, x_BLD: jax.Array) -> jax.Array:
         """The sum of the states of each whole block, [B, G, D]."""
-        count = self.bias_HNG.shape[-1]
-        block_BL = jnp.minimum(jnp.arange(x_BLD.shape[1]) // self.size, self._last_B[:, None])
+        count = self.bias.shape[-1]
+        block_BL = jnp.minimum(jnp.arange(x_BLD.shape[1]) // self.size, self._last[:, None])
         of_block_BLG = jax.nn.one_hot(block_BL, count, dtype=x_BLD.dtype)
-        counted_BL = (self.present_BL > 0).astype(x_BLD.dtype)
+        counted_BL = (self.present > 0).astype(x_BLD.dtype)
         return jnp.einsum("bld,blg,bl->bgd", x_BLD, of_block_BLG, counted_BL)
 
     def beside(self, memory: KeysValues) -> Beside:
         """Their keys and values [B, G, H, K], with what queries see of them."""
-        seen_BG = jnp.arange(memory.keys.shape[1]) <= self._last_B[:, None]
+        seen_BG = jnp.arange(memory.keys.shape[1]) <= self._last[:, None]
         return Beside(memory, Mask(present=seen_BG), self._bias)
 
     @property
-    def _last_B(self) -> jax.Array:
-        """The number of the last whole block; -1: there is none."""
-        ends = self.present_BL[:, self.size - 1 :: self.size] > 0
+    def _last(self) -> jax.Array:
+        """The number of the last whole block of each row, int [B]; -1: there is none."""
+        ends = self.present[:, self.size - 1 :: self.size] > 0
         return ends.sum(axis=1) - 1
 
     def _bias(self, queries_C: jax.Array) -> jax.Array:
         """Float [B, H, C, G]; the first query begins a block."""
         blocks = -(-len(queries_C) // self.size)
         rows_HNG = jax.lax.dynamic_slice_in_dim(
-            self.bias_HNG, queries_C[0] // self.size, blocks, axis=1
+            self.bias, queries_C[0] // self.size, blocks, axis=1
         )
         rows_HCG = jnp.repeat(rows_HNG, self.size, axis=1)[:, : len(queries_C)]
-        last_BHG = jnp.moveaxis(self.bias_HNG[:, self._last_B], 1, 0)
-        beyond_BC = queries_C // self.size > self._last_B[:, None]
+        last_BHG = jnp.moveaxis(self.bias[:, self._last], 1, 0)
+        beyond_BC = queries_C // self.size > self._last[:, None]
         return jnp.where(beyond_BC[:, None, :, None], last_BHG[:, :, None], rows_HCG)
 
 
@@ -128,7 +128,7 @@ def local_view(
     assert mask.present is not None
     of_queries = -(-length // size) * -(-size // block)
     bias_HNG = relative_blocks(of_queries, count)[0]
-    summaries = Summaries(present_BL=mask.present, bias_HNG=bias_HNG, size=block)
+    summaries = Summaries(present=mask.present, bias=bias_HNG, size=block)
     return LocalView(mask=mask, near_bias=near_bias, summaries=summaries)
 
 
