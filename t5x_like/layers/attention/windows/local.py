@@ -112,9 +112,9 @@ def local_view(
       ValueError: blocks are summed up in rows that are packed.
     """
     mask = dataclasses.replace(mask, window=(radius, radius))
-    # Whole blocks, and as many queries as a window is wide.
+    # Whole blocks, and as many queries as there are keys on a side (section 3.1.1).
     unit = block or 1
-    queries = -(-2 * radius // unit) * unit
+    queries = -(-(radius + 1) // unit) * unit
     size, keys, before = keys_of_block(mask, length, queries)
     near_bias = relative(size, keys, first=-before)
     count = 0 if block is None else length // block
