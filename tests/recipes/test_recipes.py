@@ -208,6 +208,17 @@ OURS = {
             ("1b", 1_031_314_112, (361_000, 18_087, 3_618), 1_038, 5e-4, 1.8e12),
         )
     },
+    # The paper has steps, batch and lengths; the rate is T5's.
+    **{
+        f"longt5_{size}": Figures(parameters, [(1_000_000, 128, 4096)], RSQRT, 0.524e12)
+        for size, parameters in (
+            ("local_base", 247_577_856),
+            ("local_large", 783_150_080),
+            ("tglobal_base", 247_587_456),
+            ("tglobal_large", 783_175_168),
+            ("tglobal_xl", 2_849_807_360),
+        )
+    },
     # Nothing is published of these but the models: they have the figures of the others.
     "deberta_xlarge": deberta(759_430_233),
     "deberta_v2_xl": deberta(887_871_588),
@@ -245,14 +256,14 @@ OURS = {
 RECIPES = PUBLISHED | OURS
 MINIS = (
     "albert bart bert bert_wwm byt5 deberta_v3 distilbert electra ettin_decoder eurobert gpt gpt2 "
-    "legal_bert modernbert mt5 neobert roberta scibert spanbert t5 t5_1_1 ul2 xlnet"
+    "legal_bert longt5 modernbert mt5 neobert roberta scibert spanbert t5 t5_1_1 ul2 xlnet"
 ).split()
 FULL = {
     "albert": "albert_base", "bart": "bart_base", "bert": "bert_base", "bert_wwm": "bert_wwm_large",
     "byt5": "byt5_small", "deberta_v3": "deberta_v3_base", "electra": "electra_small",
     "ettin_decoder": "ettin_150m_decoder", "eurobert": "eurobert_610m",
-    "modernbert": "modernbert_base", "mt5": "mt5_small", "roberta": "roberta_base",
-    "spanbert": "spanbert_base", "t5": "t5_small",
+    "longt5": "longt5_tglobal_base", "modernbert": "modernbert_base", "mt5": "mt5_small",
+    "roberta": "roberta_base", "spanbert": "spanbert_base", "t5": "t5_small",
     "t5_1_1": "t5_1_1_small", "ul2": "ul2_20b", "xlnet": "xlnet_base",
 }  # fmt: skip
 FAST = {"albert_base_v1", "bert_base", "scibert", "t5_small"}

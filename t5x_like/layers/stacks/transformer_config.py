@@ -14,13 +14,14 @@ from t5x_like.layers.attention.attention_kernels import Kernel
 from t5x_like.layers.attention.kernel_choice import automatic
 from t5x_like.layers.stacks.remat import Policy, policy
 
-_KINDS: Mapping[Any, tuple[type, str]] = {
-    "int": (numbers.Integral, "a whole number"),
-    "float": (numbers.Real, "a number"),
-    "bool": (bool, "True or False"),
+_KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {
+    "int": ((numbers.Integral,), "a whole number"),
+    "int | None": ((numbers.Integral, type(None)), "a whole number or None"),
+    "float": ((numbers.Real,), "a number"),
+    "bool": ((bool,), "True or False"),
 }
-"""For a field's type, the type of its values, and its name in messages."""
-_NUMBERS = (numbers.Integral, numbers.Real)
+"""For a field's type, the types of its values, and their name in messages."""
+_OF_NUMBERS = [what for _, what in _KINDS.values() if "number" in what]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,8 +51,8 @@ class Transformer:
         for field in dataclasses.fields(self):
             name: str = field.name
             value: Any = getattr(self, name)
-            kind, what = _KINDS.get(getattr(field.type, "__name__", field.type), (object, ""))
-            if not _fits(value, kind):
+            kinds, what = _KINDS.get(getattr(field.type, "__name__", field.type), ((object,), ""))
+            if not isinstance(value, kinds) or (isinstance(value, bool) and what in _OF_NUMBERS):
                 raise ValueError(f"{family}.Config.{name} must be {what}, got {value!r}")
             if name.endswith("_rate") or name == "label_smoothing":
                 if not 0.0 <= value < 1.0:
@@ -81,10 +82,6 @@ class Transformer:
     def d_kv(self) -> int:
         """Width of a head."""
         return self.d_model // self.num_heads
-
-
-def _fits(value: Any, kind: type) -> bool:
-    return isinstance(value, kind) and not (isinstance(value, bool) and kind in _NUMBERS)
 
 
 def _is_floating(dtype: DTypeLike) -> bool:

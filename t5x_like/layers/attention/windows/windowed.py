@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -91,6 +92,57 @@ def saves(mask: Mask | None, length: int) -> bool:
     return 2 * _Cut.of(mask, length, None).keys <= length
 
 
+class Beside(NamedTuple):
+    """Keys that all queries may see, besides those near them.
+
+    Attributes:
+      memory: their keys and values, [B, G, H, K].
+      mask: how queries see them; what it says of queries and keys is [B, G], or of no length.
+      bias: from places of queries, int32 [C], to float that broadcasts to [B, H, C, G]; None: 0.
+    """
+
+    memory: KeysValues
+    mask: Mask
+    bias: Callable[[jax.Array], jax.Array] | None = None
+
+
+def with_keys_beside(
+    q_BLHK: jax.Array,
+    memory: KeysValues,
+    *,
+    mask: Mask,
+    block: int,
+    near_bias: jax.Array | None,
+    beside: Beside | None,
+    drop: Dropping | None,
+) -> jax.Array:
+    """Attention through a window and to keys beside it, in one softmax: values [B, L, H, K].
+
+    Args:
+      q_BLHK: the queries.
+      memory: the keys and values of the row, [B, L, H, K].
+      mask: has a window; nothing is chosen.
+      block: C, how many queries are taken at a time.
+      near_bias: float, broadcasts to [B, H, C, S], of the queries of any block and the keys around
+        it, from as many places before its first query as the window reaches; `keys_of_block` is S.
+      beside: the other keys; None: there are none.
+      drop: dropout of the probabilities, whose columns are L keys and G others.
+
+    Raises:
+      ValueError: the mask is none of a window by places, or the dropout does not draw `counter`.
+    """
+    if reason := unsuited(q_BLHK, memory, mask=mask, bias=None, drop=drop):
+        raise ValueError(f"attention through a window and beside it: {reason}")
+    cut = _Cut.of(mask, q_BLHK.shape[1], block)
+    return _near(cut, q_BLHK, memory, mask, near_bias=near_bias, beside=beside, drop=drop)
+
+
+def keys_of_block(mask: Mask, length: int, block: int) -> tuple[int, int, int]:
+    """C and S of a row of this length, and how many keys are before the first query."""
+    cut = _Cut.of(mask, length, block)
+    return cut.size, cut.keys, cut.before
+
+
 class _Cut(NamedTuple):
     """How a row is cut: N blocks of C queries; a block sees S keys from `before` its first on."""
 
@@ -157,10 +209,11 @@ def _near(
     mask: Mask,
     *,
     bias: jax.Array | None = None,
+    near_bias: jax.Array | None = None,
     drop: Dropping | None = None,
-    beside: tuple[KeysValues, Mask] | None = None,
+    beside: Beside | None = None,
 ) -> jax.Array:
-    """The values [B, L, H, K]; `beside` are keys that all queries may see, and how."""
+    """The values [B, L, H, K]; a bias is that of all pairs, or one of the near keys."""
     rows = len(q_BLHK)
     blocks = _Block(
         jnp.arange(cut.blocks),
@@ -183,28 +236,32 @@ def _near(
         columns_S = first - cut.before + jnp.arange(cut.keys)
         whole = _placed(block.mask, queries_C, columns_S)
         seen = whole.dense(cut.size, cut.keys)
-        logits = masked_logits(block.q, block.memory.keys, seen=seen, bias=block.bias)
+        bias = near_bias if block.bias is None else block.bias
+        logits = masked_logits(block.q, block.memory.keys, seen=seen, bias=bias)
         exists_S = (columns_S >= 0) & (columns_S < cut.length)
         logits = jnp.where(exists_S, logits, -jnp.inf)
-        values = block.memory.values
+        values, columns, last = block.memory.values, columns_S, cut.length
         if beside is not None:
-            logits, values = _also(beside, block, whole, logits)
+            logits, values = _also(beside, block, whole, logits, queries_C)
+            more = beside.memory.keys.shape[1]
+            columns = jnp.concatenate([columns_S, last + jnp.arange(more)])
+            last += more
         p_BHCS = jax.nn.softmax(logits, axis=-1)
         if drop is not None:
-            p_BHCS = drop.of_part(p_BHCS, queries_C, columns_S, of=(cut.length, cut.length))
+            p_BHCS = drop.of_part(p_BHCS, queries_C, columns, of=(cut.length, last))
         return jnp.einsum("bhcs,bshk->bchk", p_BHCS.astype(values.dtype), values)
 
     return cut.joined(jax.lax.map(of_block, blocks))
 
 
 def _also(
-    beside: tuple[KeysValues, Mask], block: _Block, near: Mask, logits: jax.Array
+    beside: Beside, block: _Block, near: Mask, logits: jax.Array, queries_C: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Logits and values with those of keys that all queries may see."""
-    memory, mask = beside
-    mask = dataclasses.replace(mask, queries=near.queries)
+    memory, mask = beside.memory, dataclasses.replace(beside.mask, queries=near.queries)
     seen = mask.dense(block.q.shape[1], memory.keys.shape[1])
-    more = masked_logits(block.q, memory.keys, seen=seen, bias=None)
+    bias = None if beside.bias is None else beside.bias(queries_C)
+    more = masked_logits(block.q, memory.keys, seen=seen, bias=bias)
     return (
         jnp.concatenate([logits, more], axis=-1),
         jnp.concatenate([block.memory.values, memory.values], axis=1),
@@ -253,14 +310,17 @@ def _with_chosen(cut: _Cut, q_BLHK: jax.Array, memory: KeysValues, mask: Mask) -
         _Chosen.of_row(jnp.broadcast_to(x, (rows, length)), min(mask.most_chosen, length))
         for x in (of_queries, of_keys)
     )
-    beside = dataclasses.replace(
-        open_mask,
-        present=keys.of(present_BL) & keys.exists,
-        keys=_cut_traits(placed.keys, rows, keys.of),
+    beside = Beside(
+        KeysValues(*map(keys.of, memory)),
+        dataclasses.replace(
+            open_mask,
+            present=keys.of(present_BL) & keys.exists,
+            keys=_cut_traits(placed.keys, rows, keys.of),
+        ),
     )
     # A chosen key is seen beside, and not once more where it is near.
     near = dataclasses.replace(placed, present=present_BL & ~of_keys)
-    values = _near(cut, q_BLHK, memory, near, beside=(KeysValues(*map(keys.of, memory)), beside))
+    values = _near(cut, q_BLHK, memory, near, beside=beside)
     asking = dataclasses.replace(
         open_mask, present=present_BL, queries=_cut_traits(placed.queries, rows, queries.of)
     )

@@ -13,7 +13,7 @@ import pytest
 from t5x_like.core.counter_random import COUNTER
 from t5x_like.layers.attention.attention_kernels import KeysValues, plain
 from t5x_like.layers.attention.masks import Mask, Traits
-from t5x_like.layers.attention.windowed import windowed
+from t5x_like.layers.attention.windows.windowed import windowed
 from t5x_like.layers.basics.dropout import Dropping
 
 LENGTH = 43

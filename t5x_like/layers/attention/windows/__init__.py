@@ -1,0 +1,1 @@
+"""Attention in which a query sees the keys near it, and few others."""
