@@ -68,6 +68,11 @@ class Table:
                 f"{failed} of {len(self.results)} trials are not better than always giving the "
                 "same answer."
             )
+        if one_class := sum(result.one_class for result in self.results):
+            yield (
+                f"In {one_class} of {len(self.results)} trials all held-out rows have one class, "
+                "so that none can be better: hold out more rows, or others (--dev)."
+            )
         best = self.best
         if len(self.summaries) == len(best) > 1:  # tasks or numbers of examples, without a choice
             return

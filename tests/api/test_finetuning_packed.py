@@ -14,6 +14,8 @@ from small_reviews import NAMES, evaluations
 
 import t5x_like as t5x
 
+HELD_OUT = 20
+
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -32,6 +34,8 @@ def texts(count: int, label: str) -> list[dict[str, Any]]:
             made.append(tagged(words))
         elif label == "choices":
             choices = draw.sample(["sings", "walks", "there"], k=3)
+            if len(made) < HELD_OUT:
+                choices = ["sings", "walks", "there"]
             right = "ABC"[choices.index("sings")]
             made.append({"premise": name, "choices": choices, "label": right})
         elif label == "spans":
@@ -47,8 +51,8 @@ def run(pretrained: Path, folder: Path, lines: list[dict[str, Any]], **given: An
     settings = {"epochs": 6, "batch_size": 8, "length": 32, "learning_rate": 1e-2, **given}
     return t5x.finetune(
         str(pretrained),
-        train=write_lines(folder / "train.jsonl", lines[20:]),
-        dev=write_lines(folder / "dev.jsonl", lines[:20]),
+        train=write_lines(folder / "train.jsonl", lines[HELD_OUT:]),
+        dev=write_lines(folder / "dev.jsonl", lines[:HELD_OUT]),
         model_dir=str(folder / "run"),
         cache_dir=str(folder / "cache"),
         pack=True,
@@ -81,6 +85,7 @@ def test_it_learns_from_rows_of_several_texts(
     rows, share = re.search(r"into (\d+) of \d+ tokens, of which ([\d.]+)% are used", note).groups()
     assert f"tokens, {rows} rows, " in said  # those of the plan
     assert "held-out rows of train (all " in said
+    assert ("one target, 'A': a model that" in said) == (label == "choices")  # as held out
     assert int(rows) < 60
     assert float(share) > 75
     assert evaluations(tmp_path / "run", f"train/{metric}")[-1] > 0.9
