@@ -52,7 +52,9 @@ def test_what_does_not_train_stays(
     family: str, method: str, written: Callable[[str], str], tmp_path: Path
 ) -> None:
     rate = 0.01 if method in ("rslora", "adapters", "prefix") else 0.05
-    given: dict[str, Any] = {"method": method, "learning_rate": rate}
+    with_dropout = t5x.Method(method, lora_dropout=0.1)
+    way = with_dropout if method == "dora" else method
+    given: dict[str, Any] = {"method": way, "learning_rate": rate}
     alone = opened(written(family), "classes", tmp_path, ONE, **given)
     seen = losses(alone, 30)
     least = 0.98 if method in WEAK else 0.8
@@ -91,7 +93,8 @@ def test_settings_that_do_not_fit_are_refused(
         place = {"model_dir": str(tmp_path / "run"), "cache_dir": str(tmp_path / "cache")}
         return t5x.finetune(written(family), train=str(file), **place, **given)
 
-    made = run("bert", method=t5x.Method("lora", rank=2, places=("query", "wo")))
+    made = run("bert", method=t5x.Method("lora", 2, places=("query", "wo"), lora_dropout=0.1))
+    assert made.run.adapt.keywords["lora_dropout"] == 0.1
     new = 2 * (32 + 32) + 2 * (64 + 32)
     head = 32 * 32 + 32 + 32 * 2 + 2
     assert any(line.startswith(f"Trains {new + head:,} of ") for line in made.notes), made.notes
