@@ -90,3 +90,18 @@ class Table:
         title = [f"Held-out {', '.join(metrics)} by setting:"] if metrics else []
         table = summary.lines(self.summaries) if self.results else []
         return "\n".join([*title, *table, "", *self.conclusions()])
+
+
+def runs(directory: str) -> list[str]:
+    """The directories of the runs of a sweep that have ended with a value; others are themselves.
+
+    Raises:
+      ValueError, OSError: the files of a sweep cannot be read, or none has ended so.
+    """
+    if not (Path(directory) / SWEEP_FILE).exists():
+        return [directory]
+    table = Table.read(Path(directory))
+    ended = [table.run(result) for result in table.results if result.value is not None]
+    if not ended:
+        raise ValueError(f"{directory} is a sweep of which no run has ended with a value")
+    return ended

@@ -14,7 +14,7 @@ from kinds_of_labels import ONE, losses, opened, untrained
 
 import t5x_like as t5x
 from t5x_like.layers.adapters import bottleneck, ia3, lora, prefix, prompt
-from t5x_like.runs.trained.merged_runs import merge
+from t5x_like.runs.trained.merging.merged_runs import merge
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 from t5x_like.training.optimization.parameter_paths import by_path
 
@@ -162,7 +162,10 @@ def test_lora_resumes_is_asked_and_leaves_as_a_whole_model(
     merge(runs[:1], str(tmp_path / "whole"))
     merge(runs, str(tmp_path / "soup"), weights=[3, 1])
     merge(runs, str(tmp_path / "ties"), how="ties", density=1.0)
-    for name in ("whole", "soup", "ties"):  # both runs are the same
+    lines: list[str] = []
+    merge(runs, str(tmp_path / "greedy"), how="greedy", report=lines.append)
+    assert [line.endswith("kept") for line in lines] == [True, True]
+    for name in ("whole", "soup", "ties", "greedy"):  # both runs are the same
         model = t5x.load(str(tmp_path / name))
         for answer, ours in zip(model.predict(texts), said, strict=True):
             assert answer["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-5)
