@@ -7,12 +7,14 @@ import contextlib
 import functools
 import gc
 import importlib.metadata
+import math
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,6 +48,8 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="t5x_like-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
+LAST_START = pytest.StashKey[float]()
+"""When the last test may begin, in seconds of the monotonic clock."""
 TESTS = Path(__file__).parent
 # For `import_graph`, and for `tiny_run`, which tests of commands share.
 sys.path[:0] = [str(TESTS), str(TESTS / "runs")]
@@ -68,10 +72,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--one-case", action="store_true", help="of each test, its first case of parameters alone"
     )
+    parser.addoption(
+        "--matrices",
+        action="store_true",
+        help="also the cases that combine what other cases test, each alone (marked matrix)",
+    )
+    parser.addoption(
+        "--minutes",
+        type=float,
+        help="skip the tests that have not begun after so long, on a machine that is too slow",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Each worker notes when it began."""
+    minutes = config.getoption("--minutes")
+    config.stash[LAST_START] = math.inf if minutes is None else time.monotonic() + minutes * 60
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before fixtures are made."""
+    if time.monotonic() > item.config.stash[LAST_START]:
+        pytest.skip("left out: the minutes of this run are over")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files with slow tests first, by folder: workers take files whole, and shall end together."""
+    if not config.getoption("--matrices"):
+        left_out = [item for item in items if item.get_closest_marker("matrix")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("matrix")]
     if config.getoption("--one-case"):
         cases = {item.nodeid.partition("[")[0]: item for item in reversed(items)}
         kept = {*cases.values()}

@@ -1,6 +1,9 @@
-"""The fixture `without_tensorflow` really hides TensorFlow and SeqIO, and nothing else."""
+"""What tests share does what it says: hides TensorFlow and SeqIO, and ends in time."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
 
 import pytest
 
@@ -34,3 +37,12 @@ def test_worker_processes_lack_it_too(without_tensorflow):
         check=False,
     )
     assert "No module named 'seqio'" in done.stderr
+
+
+def test_what_has_not_begun_in_time_is_left_out_and_counted() -> None:
+    name = f"{__file__}::test_hidden_modules_look_uninstalled"
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--minutes=0", name]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert "[3] " in said
+    assert "the minutes of this run are over" in said
+    assert "3 skipped" in said

@@ -81,8 +81,16 @@ SAMPLING = ("electra", "electra_all_tokens", "deberta_v3")
 KINDS_OF_LAYERS = ("bert", "albert", "xlnet", "t5", "gpt")
 
 
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in SAMPLING])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in KINDS_OF_LAYERS else [pytest.mark.matrix])
+        for name in FAMILIES
+        if name not in SAMPLING
+    ],
+)
 def test_four_microbatches_are_one_batch(name):
+    """That the terms of each family add up is what `test_four_batches_evaluate_as_one` says."""
     found, state = losses(FAMILIES[name], ONE, start=fresh(name), microbatches=4)
     np.testing.assert_allclose(found, alone(name)[0], rtol=2e-6)
     same(state, alone(name)[1])
