@@ -120,6 +120,7 @@ CONTAINED_MODELS: dict[str, set[str]] = {
     "distilbert": {"bert"},
     "deberta_v3": {"deberta", "electra"},
     "electra": {"bert"},
+    "longformer": {"bert"},
     "modernbert_decoder": {"modernbert"},
     "multi_task": {"finetuned"},
     "neobert": {"eurobert"},

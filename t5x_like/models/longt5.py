@@ -16,7 +16,7 @@ from flax import nnx
 from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.positions import RelativeBias
-from t5x_like.layers.attention.windows.local import LocalAttention, LocalView, local_view
+from t5x_like.layers.attention.variants.local import LocalAttention, LocalView, local_view
 from t5x_like.layers.basics.depth import below
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.stacks.blocks import Parts

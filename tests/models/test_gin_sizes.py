@@ -70,6 +70,7 @@ BERT = {
     "bert_chinese": 102_882_442,
 }
 ROBERTA = {"roberta_base": 124_697_433, "roberta_large": 355_412_057}
+LONGFORMER = {"longformer_base": 148_711_257, "longformer_large": 434_653_273}
 SPANBERT = {"spanbert_base": 110_300_480, "spanbert_large": 336_998_976}
 DISTILBERT = {"distilbert": 66_985_530}
 MODERNBERT = {
@@ -164,6 +165,7 @@ FAMILIES = (
     ROBERTA,
     SPANBERT,
     DISTILBERT,
+    LONGFORMER,
     MODERNBERT,
     MODERNBERT_DECODER,
     NEOBERT,

@@ -57,6 +57,7 @@ FAMILIES = {
     "eurobert": dataclasses.replace(_BERT, token_types=False),
     "gpt2": _GPT,
     "longt5": _T5,
+    "longformer": _ROBERTA,
     "mbart": _BART,
     "modernbert": dataclasses.replace(_BERT, token_types=False),
     "modernbert-decoder": _GPT,

@@ -12,6 +12,7 @@ import jax
 from t5x_like.core.counter_random import is_counter
 from t5x_like.core.partitioning import active_layout, active_platform
 from t5x_like.layers.attention import gpu_attention, splash_attention, tpu_attention
+from t5x_like.layers.attention import windowed as windows
 from t5x_like.layers.attention.attention_kernels import (
     Attended,
     Kernel,
@@ -26,8 +27,7 @@ from t5x_like.layers.attention.kernels.kernel_mesh import parts_of_queries
 from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.splash_attention import splash
 from t5x_like.layers.attention.tpu_attention import tpu
-from t5x_like.layers.attention.windows import windowed as windows
-from t5x_like.layers.attention.windows.windowed import windowed
+from t5x_like.layers.attention.windowed import windowed
 from t5x_like.layers.basics.dropout import Dropping
 
 _FEW = 2**14

@@ -21,7 +21,6 @@ _KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "True or False"),
 }
 """For a field's type, the types of its values, and their name in messages."""
-_OF_NUMBERS = [what for _, what in _KINDS.values() if "number" in what]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,8 +50,10 @@ class Transformer:
         for field in dataclasses.fields(self):
             name: str = field.name
             value: Any = getattr(self, name)
-            kinds, what = _KINDS.get(getattr(field.type, "__name__", field.type), ((object,), ""))
-            if not isinstance(value, kinds) or (isinstance(value, bool) and what in _OF_NUMBERS):
+            kinds, what = _KINDS.get(
+                getattr(field.type, "__name__", field.type), ((object, bool), "")
+            )
+            if not _fits(value, kinds):
                 raise ValueError(f"{family}.Config.{name} must be {what}, got {value!r}")
             if name.endswith("_rate") or name == "label_smoothing":
                 if not 0.0 <= value < 1.0:
@@ -82,6 +83,11 @@ class Transformer:
     def d_kv(self) -> int:
         """Width of a head."""
         return self.d_model // self.num_heads
+
+
+def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
+    """Whether it is of one of the types; True and False are no numbers."""
+    return isinstance(value, kinds) and not (isinstance(value, bool) and bool not in kinds)
 
 
 def _is_floating(dtype: DTypeLike) -> bool:

@@ -98,6 +98,11 @@ FAMILIES = {
         {**MODERNBERT, "local_attention": 6},
     ),
     "eurobert": ("EuroBert", ("ForMaskedLM", "Model", CLASSES, TAGS), EUROBERT),
+    "longformer": (
+        "Longformer",
+        ("ForMaskedLM", "Model", *TASKS),
+        {**BERT, "attention_window": 4, "layer_norm_eps": 1e-5},
+    ),
     "deberta": ("Deberta", ("ForMaskedLM", CLASSES), DEBERTA),
     "deberta-v2": ("DebertaV2", ("ForMaskedLM", "Model", *TASKS), DEBERTA_V2),
     "albert": ("Albert", ("ForPreTraining", "ForMaskedLM", "Model", *TASKS), BERT),

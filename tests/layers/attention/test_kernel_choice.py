@@ -20,7 +20,7 @@ from t5x_like.layers.attention.gpu_attention import gpu
 from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.splash_attention import splash
 from t5x_like.layers.attention.tpu_attention import tpu
-from t5x_like.layers.attention.windows.windowed import windowed
+from t5x_like.layers.attention.windowed import windowed
 from t5x_like.layers.basics.dropout import Dropping
 
 DROP = Dropping(jax.random.key(0, impl=COUNTER), 0.1, False)

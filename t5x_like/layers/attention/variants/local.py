@@ -16,15 +16,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 
 from t5x_like.core.partitioning import constrain
 from t5x_like.layers.attention.attention_kernels import Attended, KeysValues
 from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.multi_head import Attention, dropping
 from t5x_like.layers.attention.positions import RelativeBias
-from t5x_like.layers.attention.view import OPEN, View
-from t5x_like.layers.attention.windows.windowed import Beside, keys_of_block, with_keys_beside
-from t5x_like.layers.basics.dropout import NO_DROPOUT, Dropouts
+from t5x_like.layers.attention.view import View
+from t5x_like.layers.attention.windowed import Beside, keys_of_block, with_keys_beside
+from t5x_like.layers.basics.dropout import Dropouts
 
 
 @jax.tree_util.register_dataclass
@@ -55,7 +56,7 @@ class Summaries:
     def beside(self, memory: KeysValues) -> Beside:
         """Their keys and values [B, G, H, K], with what queries see of them."""
         seen_BG = jnp.arange(memory.keys.shape[1]) <= self._last[:, None]
-        return Beside(memory, Mask(present=seen_BG), self._bias)
+        return Beside(memory, Mask(present=seen_BG), bias=self._bias)
 
     @property
     def _last(self) -> jax.Array:
@@ -149,26 +150,26 @@ class LocalAttention(Attention):
         super().__init__(*args, rngs=rngs, **settings)
         self.summary_norm = summary_norm and summary_norm(rngs)
 
-    def __call__(
+    def mixed(
         self,
         x_BLD: jax.Array,
         memory: KeysValues,
         *,
-        view: View = OPEN,
-        dropouts: Dropouts = NO_DROPOUT,
-        key: jax.Array | None = None,
+        view: View,
+        dropouts: Dropouts,
+        key: jax.Array | None,
     ) -> Attended:
-        """[B, L, D]; no probabilities are formed."""
+        """The values of each head, [B, L, H, K]; no probabilities are formed."""
         assert isinstance(view, LocalView)
         assert view.mask is not None
-        q_BLHK = self._heads(self.query(x_BLD) * self.scale)
+        q_BLHK = self._heads(checkpoint_name(self.query(x_BLD) * self.scale, "query"))
         q_BLHK = constrain(q_BLHK, "batch", "length", "heads", "kv")
         beside = None
         if view.summaries is not None:
             assert self.summary_norm is not None
             sums_BGD = self.summary_norm(view.summaries.sums(x_BLD))
             beside = view.summaries.beside(self.keys_values(sums_BGD))
-        y_BLHK = with_keys_beside(
+        values_BLHK = with_keys_beside(
             q_BLHK,
             memory,
             mask=view.mask,
@@ -178,6 +179,5 @@ class LocalAttention(Attention):
             drop=dropping(dropouts, key),
         )
         if view.heads is not None:
-            y_BLHK *= view.heads[:, None, :, None].astype(y_BLHK.dtype)
-        y_BLJ = constrain(y_BLHK.reshape(*x_BLD.shape[:2], -1), "batch", "length", "joined_kv")
-        return Attended(self.out(y_BLJ, kept="attended"), None)
+            values_BLHK *= view.heads[:, None, :, None].astype(values_BLHK.dtype)
+        return Attended(values_BLHK, None)

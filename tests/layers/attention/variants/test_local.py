@@ -7,7 +7,7 @@ import numpy as np
 from t5x_like.core.counter_random import COUNTER
 from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.attention.masks import Mask
-from t5x_like.layers.attention.windows.windowed import Beside, with_keys_beside
+from t5x_like.layers.attention.windowed import Beside, with_keys_beside
 from t5x_like.layers.basics.dropout import Dropping
 
 

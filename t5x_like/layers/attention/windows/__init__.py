@@ -1,1 +1,0 @@
-"""Attention in which a query sees the keys near it, and few others."""
