@@ -120,9 +120,11 @@ CONTAINED_MODELS: dict[str, set[str]] = {
     "distilbert": {"bert"},
     "deberta_v3": {"deberta", "electra"},
     "electra": {"bert"},
+    "longformer": {"bert"},
     "modernbert_decoder": {"modernbert"},
     "multi_task": {"finetuned"},
     "neobert": {"eurobert"},
+    "longt5": {"t5"},
     "prefix_lm": {"t5"},
     "spanbert": {"bert"},
 }

@@ -86,17 +86,20 @@ def sixteen_bits(
 
     Each is computed from its own position, so that XLA can compute it inside what reads it. With
     `columns`, integers, only these of the last dimension are drawn, the same as with all others;
-    with `lines`, only these of the one before.
+    each row of the first dimension may have its own, [B, C]. With `lines`, only these of the one
+    before.
     """
     *leading, size = shape
     half = jnp.uint32(-(-size // 2))
     all_columns = jax.lax.broadcasted_iota(jnp.uint32, (size,), 0)
     column = all_columns if columns is None else columns.astype(jnp.uint32)
+    if column.ndim == 2:
+        column = column.reshape(len(column), *[1] * (len(leading) - 1), -1)
     second = column >= half
     place, stride = jnp.where(second, column - half, column), -(-size // 2)
     drawn = leading if lines is None else [*leading[:-1], len(lines)]
     for d in reversed(range(len(leading))):
-        index = jax.lax.broadcasted_iota(jnp.uint32, (*drawn[d:], len(column)), 0)
+        index = jax.lax.broadcasted_iota(jnp.uint32, (*drawn[d:], column.shape[-1]), 0)
         if lines is not None and d == len(leading) - 1:
             index = lines.astype(jnp.uint32)[:, None]
         place, stride = place + index * jnp.uint32(stride % 2**32), stride * shape[d]

@@ -16,7 +16,7 @@ from flax import nnx
 from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.layers.attention.masks import Mask, Traits
 from t5x_like.layers.attention.positions import RelativeBias
-from t5x_like.layers.attention.view import View
+from t5x_like.layers.attention.view import View, Views
 from t5x_like.layers.basics import activations, embeddings
 from t5x_like.layers.basics.depth import below
 from t5x_like.layers.basics.dropout import subkeys
@@ -57,7 +57,7 @@ class Config(standard_parts.Config):
     # Its std is `init_std`, cut at two std; RoBERTa: nnx.initializers.normal, which is not cut.
     initializer: Callable[..., Init] = nnx.initializers.truncated_normal
 
-    may_be_zero: ClassVar = (
+    may_be_zero: ClassVar[tuple[str, ...]] = (
         "scan_unroll",
         *("type_vocab_size", "relative_buckets", "padding_position"),
     )
@@ -128,31 +128,29 @@ def parts(config: Config) -> Parts:
 
 
 class Trunk(nnx.Module):
-    """Turns embeddings into states: a projection where they are narrower, then the layers."""
+    """Turns embeddings into states: a projection where they are narrower, then the layers.
 
-    def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
+    `made_of` are the parts of a layer; None: those of a BERT.
+    """
+
+    def __init__(self, config: Config, *, made_of: Parts | None = None, rngs: nnx.Rngs) -> None:
+        made_of = parts(config) if made_of is None else made_of
         self.project = None if config.width == config.d_model else _projection(config, rngs)
-        self.stack = encoder_stack(config, parts(config), num_layers=config.num_layers, rngs=rngs)
+        self.stack = encoder_stack(config, made_of, num_layers=config.num_layers, rngs=rngs)
 
     def __call__(
         self,
         x_BLE: jax.Array,
-        counts_BL: jax.Array,
+        views: Views,
         key: jax.Array | None = None,
         *,
-        segments_BL: jax.Array | None = None,
         heads_BNH: jax.Array | None = None,
         want: Want = LAST,
     ) -> States:
-        """The states; attention sees only tokens, where `counts_BL` is above 0.
-
-        Tokens see those with the same number in `segments_BL`; None: all. `heads_BNH` is as in
-        `EncoderStack.encode`.
-        """
-        traits = Traits(segments=segments_BL)
+        """The states; `views` and `heads_BNH` are as in `EncoderStack.encode`."""
         return self.stack.encode(
             x_BLE if self.project is None else self.project(x_BLE),
-            views=View(mask=Mask(present=counts_BL, queries=traits, keys=traits)),
+            views=views,
             heads_BNH=heads_BNH,
             key=key,
             want=want,
@@ -184,6 +182,11 @@ class Encoder(PositionedEncoder, nnx.Module):
             self.trunk, counts_BL, num_layers=self.config.num_layers, width=self.config.d_model
         )
 
+    def views(self, batch: Batch) -> Views:
+        """What the layers look through: all tokens of a text see each other."""
+        traits = Traits(segments=batch.get("encoder_segment_ids"))
+        return View(mask=Mask(present=batch["encoder_attention_mask"], queries=traits, keys=traits))
+
     def hidden(
         self,
         batch: Batch,
@@ -195,9 +198,8 @@ class Encoder(PositionedEncoder, nnx.Module):
         keys = subkeys(key, 2)
         return self.trunk(
             embed(self.embedding, batch, config=self.config, key=keys[0]),
-            batch["encoder_attention_mask"],
+            self.views(batch),
             keys[1],
-            segments_BL=batch.get("encoder_segment_ids"),
             heads_BNH=batch.get("encoder_head_mask"),
             want=want,
         )

@@ -16,14 +16,14 @@ from flax import nnx
 
 from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.layers.attention import masks
-from t5x_like.layers.attention.disentangled import (
+from t5x_like.layers.attention.masks import Mask, Traits
+from t5x_like.layers.attention.variants.disentangled import (
     DisentangledAttention,
     DisentangledView,
     EachDistance,
     LogBuckets,
     Rows,
 )
-from t5x_like.layers.attention.masks import Mask, Traits
 from t5x_like.layers.basics import embeddings
 from t5x_like.layers.basics.convolution import Convolution
 from t5x_like.layers.basics.depth import above, below

@@ -57,6 +57,9 @@ class InitFrom:
       model: whether the run's model has the sizes and the functions of the saved one, too.
       grow: whether larger parameters are filled with the saved ones, and deeper stacks repeat
         layers.
+      repeat_positions: (first, count), for a model of longer rows: so many rows of the table of
+        positions, from the first on, are repeated after them (Longformer, Beltagy et al., 2020,
+        section 5: (2, 512) for a RoBERTa). None: rows that are added are initialised.
       added: {saved path: saved path of what is added to it}, for a parameter that is stored in two
         parts (`deberta_v3.DebertaV3`); paths as they were saved, before `rename`.
       exchange: whether the run's vocabulary takes the place of the saved one, whatever its ids. The
@@ -71,6 +74,7 @@ class InitFrom:
     layers: Sequence[int] | None = None
     model: bool = False
     grow: bool = False
+    repeat_positions: tuple[int, int] | None = None
     added: Mapping[str, str] = dataclasses.field(default_factory=dict)
     exchange: bool = False
 
@@ -84,6 +88,11 @@ class InitFrom:
         if self.grow and self.model:
             raise ValueError(
                 "InitFrom.grow is for a model of larger sizes: leave InitFrom.model out"
+            )
+        if self.repeat_positions is not None and not _is_stretch(self.repeat_positions):
+            raise ValueError(
+                "InitFrom.repeat_positions is (first, count), whole numbers of at least 0 and 1, "
+                f"got {self.repeat_positions!r}"
             )
         renamed = [
             (pattern, each)
@@ -244,6 +253,7 @@ class InitFrom:
             layers=self.layers,
             head_width=head_width(model) if self.grow else None,
             exchanged=self.exchange,
+            repeated=self.repeat_positions,
         )
         shapes = {path: leaf.shape for path, leaf in by_path(saved).items()}
         return initial_plan.make_plan(
@@ -261,6 +271,11 @@ class InitFrom:
                 "InitFrom names no directory: add --gin.init_from.InitFrom.directory=\"'runs/one'\""
             )
         return storage.path(self.directory)
+
+
+def _is_stretch(rows: Sequence[int]) -> bool:
+    whole = all(isinstance(x, int) and not isinstance(x, bool) for x in rows)
+    return whole and len(rows) == 2 and rows[0] >= 0 and rows[1] >= 1
 
 
 def _model(program: Program) -> nnx.Module:

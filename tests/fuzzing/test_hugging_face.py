@@ -63,8 +63,10 @@ MODELS = {
     "NeoBERTLMHead": ("neobert", {**BERT, "max_length": 7}),
     "EuroBertForSequenceClassification": ("eurobert", {**BERT, "num_key_value_heads": 1}),
     "DebertaV2ForMaskedLM": ("deberta-v2", DEBERTA),
+    "LongformerForQuestionAnswering": ("longformer", {**BERT, "attention_window": [4]}),
     "XLNetForMultipleChoice": ("xlnet", {**XLNET, "summary_last_dropout": 0.2}),
     "T5ForConditionalGeneration": ("t5", {**T5, "feed_forward_proj": "gated-gelu"}),
+    "LongT5ForConditionalGeneration": ("longt5", {**T5, "global_block_size": 2}),
     "BartForConditionalGeneration": ("bart", {**BART, "scale_embedding": True}),
     "GPT2LMHeadModel": ("gpt2", {**GPT, "layer_norm_epsilon": 1e-5}),
 }

@@ -21,6 +21,8 @@ from t5x_like.models import (
     electra,
     eurobert,
     gpt,
+    longformer,
+    longt5,
     modernbert,
     modernbert_decoder,
     neobert,
@@ -69,6 +71,13 @@ def masked(rng: np.random.Generator) -> Batch:
         "masked_loss_weights": weights,
         "next_sentence_label": rng.integers(0, 2, ROWS).astype(np.int32),
         "sentence_order_label": rng.integers(0, 2, ROWS).astype(np.int32),
+    }
+
+
+def with_global_tokens(rng: np.random.Generator) -> Batch:
+    batch = masked(rng)
+    return batch | {
+        "encoder_global_mask": (batch["encoder_input_tokens"] % 5 == 1).astype(np.int32)
     }
 
 
@@ -156,6 +165,11 @@ FAMILIES = {
     ),
     "neobert": Family(neobert.NeoBert, neobert.Config(**_ENCODER), masked),
     "eurobert": Family(eurobert.EuroBert, eurobert.Config(**_ENCODER, num_kv_heads=2), masked),
+    "longformer": Family(
+        longformer.Longformer,
+        longformer.Config(**_ENCODER, **_STILL, window=3, padding_position=0),
+        with_global_tokens,
+    ),
     "deberta_v3": Family(
         deberta_v3.DebertaV3,
         deberta_v3.Config(**{**_ENCODER, "num_layers": 4}, **_STILL, buckets=8),
@@ -170,6 +184,9 @@ FAMILIES = {
     ),
     "xlnet": Family(xl.XLNet, xl.Config(**_SIZES, **_STILL, num_layers=2, mem_len=8), permuted),
     "t5": Family(t5.T5, t5.Config(**_SIDES, d_kv=4), translated),
+    "longt5": Family(
+        longt5.LongT5, longt5.Config(**_SIDES, d_kv=4, local_radius=3, summed_block=4), translated
+    ),
     "bart": Family(
         bart.Bart, bart.Config(**_SIDES, **_STILL, max_positions=LENGTH, pad_id=0), translated
     ),

@@ -31,6 +31,7 @@ from t5x_like.objectives import (
     denoising,
     distilbert,
     electra,
+    gap_sentences,
     lm,
     mlm,
     roberta,
@@ -51,14 +52,8 @@ def adam(
     weight_decay: float = 0.01,
     not_decayed: tuple[str, ...] | None = None,
 ) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "b1": 0.9,
-        "b2": b2,
-        "eps": eps,
-        "weight_decay": weight_decay,
-        "not_decayed": not_decayed,
-    }
+    decay = {"weight_decay": weight_decay, "not_decayed": not_decayed}
+    return {"kind": kind, "b1": 0.9, "b2": b2, "eps": eps, **decay}
 
 
 ADAFACTOR = {
@@ -70,15 +65,8 @@ ADAFACTOR = {
     "min_dim_size_to_factor": 128,
     "momentum": None,
 }
-STABLE_ADAMW = {
-    "kind": "stable_adamw",
-    "peak": 3e-4,
-    "b1": 0.9,
-    "b2": 0.98,
-    "eps": 1e-6,
-    "weight_decay": 1e-5,
-    "not_decayed": None,
-}
+STABLE_ADAMW = {"kind": "stable_adamw", "peak": 3e-4, "b1": 0.9, "b2": 0.98, "eps": 1e-6}
+STABLE_ADAMW |= {"weight_decay": 1e-5, "not_decayed": None}
 BERT_ADAM = adam("adam_uncorrected")
 FAIRSEQ_ADAM = adam("adam_epsilon_hat", b2=0.98, not_decayed=())
 GPT_ADAM = adam("adam_epsilon_hat", eps=1e-8)
@@ -270,6 +258,13 @@ SETTINGS = {
     "gpt": GPT2.but(vocabulary=pieces("byte_bpe", 40_478), lengths={"targets": 512}),
     "gpt2*": GPT2,
     "legal_bert": BERT.but(vocabulary=None),
+    "longt5_*": T5_1_1.but(
+        objective=gap_sentences.GapSentences(share=0.2, targets_share=910 / 4096),
+        lengths={"inputs": 4096, "targets": 910},
+    ),
+    "longformer_*": ROBERTA.but(
+        optimizer=adam("adamw"), vocabulary=None, clip=5.0, lengths={"inputs": 4096}
+    ),
     "modernbert_base": MODERNBERT,
     "modernbert_large": MODERNBERT.but(optimizer=STABLE_ADAMW | {"peak": 5e-4}),
     "mt5_*": MT5,

@@ -27,6 +27,7 @@ from t5x_like.models import (
     electra,
     eurobert,
     gpt,
+    longformer,
     modernbert,
     modernbert_decoder,
     neobert,
@@ -54,6 +55,9 @@ MODELS: dict[str, functools.partial[Any]] = {
     "electra": functools.partial(electra.Electra, electra.Config(**LAYERS)),
     "deberta-v2": functools.partial(
         deberta_v3.DebertaV3, deberta_v3.Config(**LAYERS | {"num_layers": 4})
+    ),
+    "longformer": functools.partial(
+        longformer.Longformer, longformer.Config(**LAYERS, window=4, tied_global=True)
     ),
     "distilbert": functools.partial(distilbert.DistilBert, distilbert.Config(**LAYERS)),
     "modernbert": functools.partial(modernbert.ModernBert, modernbert.Config(**LAYERS)),
@@ -110,13 +114,9 @@ def test_the_whole_body_is_taken_and_the_head_is_new(name: str, tmp_path: Path) 
         model = abstract(tuned.make)
         assert isinstance(model, FineTuned)
         assert (model.answer_form, tuned.model_type) == (form, name)
-        renamed = {}
-        for path, shape in saved.items():
-            for pattern, replacement in tuned.init_from.rename.items():
-                path = re.sub(pattern, replacement, path)
-            renamed[path] = shape
-        wanted = parameters(model)
-        fresh = {path for path in wanted if renamed.get(path) != wanted[path]}
+        sources = tuned.init_from.sources(model)
+        assert {*sources.values()} <= {*saved}
+        fresh = parameters(model).keys() - sources.keys()
         assert fresh
         assert all(path.startswith("head.") for path in fresh)
         if name == "bert" and form != "tags":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,13 +15,18 @@ import stored_berts
 
 from t5x_like.config import gin_config, gin_files
 from t5x_like.core.partitioning import make_layout
+from t5x_like.interop.hugging_face import longformer as family
 from t5x_like.interop.hugging_face import model_directory
 from t5x_like.interop.tokenizers import to_files
+from t5x_like.models import longformer
 from t5x_like.runs import saved_model
 from t5x_like.runs.init_from import InitFrom
 from t5x_like.runs.program import build_program
 from t5x_like.runs.settings import gin_run, starting_model
+from t5x_like.training import step
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
+from t5x_like.training.optimization import optimizers
+from t5x_like.training.optimization.parameter_paths import by_path
 from t5x_like.vocabularies import loading
 from t5x_like.vocabularies.characters import CharacterVocabulary
 
@@ -62,6 +68,34 @@ def test_a_longer_student_of_more_ids_starts_from_its_teacher(tmp_path: Path) ->
     assert "(50, 16) -> (56, 16)" in lines[2]
     assert "fresh: mlm.dense.bias, mlm.dense.kernel, mlm.norm.bias, mlm.norm.scale" in lines[3]
     assert "left over: encoder.embedding.types, mlm.dense.bias" in lines[4]
+
+
+def test_a_longformer_starts_from_a_roberta(tmp_path: Path) -> None:
+    """Positions are repeated, and projections copied for global tokens (Longformer, section 5)."""
+    roberta = {"padding_position": 1, "type_vocab_size": 1, "sentence_head": False}
+    old = by_path(stored_berts.write(tmp_path, num_layers=2, max_positions=14, **roberta))
+    config = longformer.Config(
+        **stored_berts.SIZES | roberta | {"num_layers": 2, "max_positions": 2 + 30}
+    )
+    program = step.build(
+        functools.partial(longformer.Longformer, config),
+        optimizers.adamw(1e-3),
+        make_layout({"data": 8}),
+        step.StepOptions(batch_size=8),
+    )
+    init_from = InitFrom(directory=str(tmp_path), rename=family.COPIES, repeat_positions=(2, 12))
+    fresh = stored_berts.sevens(program.abstract_state.params)
+    log: Any = SimpleNamespace(message=lambda line: None)
+    new = by_path(init_from.apply(fresh, program=program, log=log))
+    positions = "encoder.embedding.positions"
+    saved = old.pop(positions)
+    want = np.concatenate([saved, saved[2:], saved[2:8]])
+    np.testing.assert_array_equal(new.pop(positions), want)
+    assert len(new) == len(old) + 6
+    for path, x in new.items():
+        np.testing.assert_array_equal(x, old[path.replace("_global", "")], err_msg=path)
+    with pytest.raises(CheckpointError, match=r"13 rows from 2 on, but the saved table .* has 14"):
+        dataclasses.replace(init_from, repeat_positions=(2, 13)).check(program)
 
 
 @pytest.mark.parametrize(

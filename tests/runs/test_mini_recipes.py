@@ -37,8 +37,12 @@ GOLDEN = Path(__file__).parent / "golden"
 STEPS, PHASE, STOP, ROWS = 6, 3, 4, 8
 MINIS = sorted(name for name in gin_files.published_recipes() if name.endswith("-mini"))
 FAMILIES = "albert bart bert distilbert electra gpt2 modernbert roberta spanbert t5 xlnet".split()
-FOLLOWS_BERT = ("distilbert-mini", "legal_bert-mini")
-KEEPS_ITS_VOCABULARY = ("byt5-mini", *FOLLOWS_BERT)
+FOLLOWS = {
+    "distilbert-mini": ("TEACHER_DIR", "bert-mini"),
+    "legal_bert-mini": ("INIT_DIR", "bert-mini"),
+    "longformer-mini": ("INIT_DIR", "roberta-mini"),
+}
+KEEPS_ITS_VOCABULARY = ("byt5-mini", *FOLLOWS)
 FIRST_PHASE = {
     "bert-mini": "short/run.Phase.steps",
     **{
@@ -66,9 +70,9 @@ class Minis:
         macros = {"MODEL_DIR": run, "CACHE_DIR": self.folder / "cache", "CORPUS": self.text}
         if name not in KEEPS_ITS_VOCABULARY:
             macros["VOCABULARY"] = GOLDEN / "vocabulary"
-        if name in FOLLOWS_BERT:
-            bert = "TEACHER_DIR" if name == "distilbert-mini" else "INIT_DIR"
-            macros[bert] = self.trained("bert-mini")
+        if name in FOLLOWS:
+            macro, before = FOLLOWS[name]
+            macros[macro] = self.trained(before)
         bindings = [f"{macro}={str(value)!r}" for macro, value in macros.items()]
         if name not in NO_RAMP:
             bindings.append("WARMUP_STEPS=2")

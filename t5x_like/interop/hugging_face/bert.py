@@ -23,12 +23,12 @@ from t5x_like.models.finetuned import FineTuned
 MODEL_TYPES = ("bert", "roberta")
 
 _PRETRAINED = "ForPreTraining"
-_MASKED = "ForMaskedLM"
+MASKED = "ForMaskedLM"
 _PAIRS = "ForNextSentencePrediction"
-_BARE = "Model(add_pooling_layer=False)"  # transformers has no name for it
+BARE = "Model(add_pooling_layer=False)"  # transformers has no name for it
 
 # Our setting: its name in config.json, and Hugging Face's default.
-_SETTINGS = {
+SETTINGS = {
     "d_model": ("hidden_size", 768),
     "d_ff": ("intermediate_size", 3072),
     "num_heads": ("num_attention_heads", 12),
@@ -43,22 +43,23 @@ _SETTINGS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class _Kind:
-    """The differences between the two model types."""
+class Kind:
+    """The differences between model types of the same body."""
 
     model_type: str
     classes: str  # beginning of class names
     vocab_size: int
     pad_id: int
     mlm: Mapping[str, str]
-    decoder: str  # end of the name of the class that runs it as a decoder
+    decoder: str | None  # end of the name of the class that runs it as a decoder
+    roberta: bool = True  # whether positions and heads are RoBERTa's
 
     @property
     def prefix(self) -> str:
         return f"{self.model_type}."
 
 
-_BERT = _Kind(
+_BERT = Kind(
     model_type="bert",
     classes="Bert",
     vocab_size=30522,
@@ -70,8 +71,9 @@ _BERT = _Kind(
         "decoder": "cls.predictions.decoder",
     },
     decoder="LMHeadModel",
+    roberta=False,
 )
-_ROBERTA = _Kind(
+ROBERTA = Kind(
     model_type="roberta",
     classes="Roberta",
     vocab_size=50265,
@@ -109,44 +111,59 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[A
     Raises:
       ValueError: another head, or a setting that is not supported.
     """
-    kind = _ROBERTA if config["model_type"] == "roberta" else _BERT
+    kind = ROBERTA if config["model_type"] == "roberta" else _BERT
     ending = architecture.removeprefix(kind.classes)
     if ending == kind.decoder and config.get("is_decoder"):
         return functools.partial(bert_decoder.BertDecoder, _decoder_config(config, kind))
     ours = _config(config, kind, sentence_head=ending == _PRETRAINED)
-    if ending in (_MASKED, kind.decoder) or (ending == _PRETRAINED and kind is _BERT):
-        _check_activation(kind, config.get("hidden_act", "gelu"))
+    if ending in (MASKED, kind.decoder) or (ending == _PRETRAINED and not kind.roberta):
+        check_activation(kind, config.get("hidden_act", "gelu"))
         return functools.partial(bert.Bert, ours)
-    body = functools.partial(bert.Encoder, ours)
-    if ending == _BARE:
+    return with_head(ending, functools.partial(bert.Encoder, ours), ours, kind=kind, config=config)
+
+
+def with_head(
+    ending: str,
+    body: functools.partial[Any],
+    ours: bert.Config,
+    *,
+    kind: Kind,
+    config: Mapping[str, Any],
+) -> functools.partial[Any]:
+    """Makes a model of a body with the head that the end of a class's name means.
+
+    Raises:
+      ValueError: another head.
+    """
+    if ending == BARE:
         return functools.partial(FineTuned, body)
     if ending == head_classes.BODY:
         return functools.partial(
             FineTuned, body, functools.partial(label_heads.PooledState, **_POOLED)
         )
-    if ending == _PAIRS and kind is _BERT:
+    if ending == _PAIRS and not kind.roberta:
         pair = functools.partial(label_heads.SequenceHead, num_labels=2, **_POOLED)
         return functools.partial(FineTuned, body, pair, label_loss=label_losses.pairs)
     made_with = _heads(config.get("classifier_dropout"), ours, ending=ending, kind=kind)
     constructor = head_classes.fine_tuned(ending, body, made_with=made_with, config=config)
     if constructor is None:
         raise ValueError(
-            f"{architecture} is not read: it is not a {kind.classes} with a head that we have; "
-            f"{kind.classes}{_BARE} is a body without a pooler"
+            f"{kind.classes}{ending} is not read: it is not a {kind.classes} with a head that we "
+            f"have; {kind.classes}{BARE} is a body without a pooler"
         )
     return constructor
 
 
 def _heads(
-    given: float | None, ours: bert.Config, *, ending: str, kind: _Kind
+    given: float | None, ours: bert.Config, *, ending: str, kind: Kind
 ) -> head_classes.Heads:
     """Heads with the dropout rate `given`, or the body's, which is the default everywhere.
 
     RoBERTa's classes also drop before the pooler; their choices always have the body's rate.
     """
-    is_choice = kind is _ROBERTA and ending == head_classes.CHOICES
+    is_choice = kind.roberta and ending == head_classes.CHOICES
     rate = ours.dropout_rate if given is None or is_choice else given
-    before = rate if kind is _ROBERTA and ending == head_classes.CLASSES else 0.0
+    before = rate if kind.roberta and ending == head_classes.CLASSES else 0.0
     return head_classes.Heads(
         of_sequence=functools.partial(
             label_heads.SequenceHead, **_POOLED, dropout_rates=(before, rate)
@@ -164,42 +181,60 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     if not _is_ours(model):
         return None
     config, kind = model.config, _kind(model)
-    unsupported_settings.check_biases(config)
-    if config.d_embedding not in (None, config.d_model):
-        raise ValueError(
-            f"bert.Config.d_embedding is {config.d_embedding}, but Hugging Face's BERT has "
-            "embeddings as wide as the model: it cannot be exported"
-        )
-    ending, decodes = _ending(model), isinstance(model, bert_decoder.BertDecoder)
-    if kind is _ROBERTA and ending in (_PRETRAINED, _PAIRS):
-        raise ValueError("Hugging Face's RoBERTa has no head for pairs: it cannot be exported")
-    activation = activation_names.name_of(config.activation)
-    if ending == _MASKED or decodes:
-        _check_activation(kind, activation)
+    decodes = isinstance(model, bert_decoder.BertDecoder)
     return {
-        "model_type": kind.model_type,
-        "architectures": [kind.classes + ending.removesuffix("(add_pooling_layer=False)")],
-        "vocab_size": config.vocab_size,
-        **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
-        "type_vocab_size": max(1, config.type_vocab_size),
-        "hidden_act": activation,
-        # RoBERTa's positions are counted from the padding id.
-        **({} if kind is _BERT else {"pad_token_id": config.padding_position}),
+        **described(config, kind, ending=ending_of(model)),
         **({"is_decoder": True} if decodes else {}),
         **_of_head(model),
     }
 
 
+def described(config: bert.Config, kind: Kind, *, ending: str) -> dict[str, Any]:
+    """The part of config.json that a configuration and the end of a class's name determine.
+
+    Raises:
+      ValueError: Hugging Face's configuration cannot express this one.
+    """
+    unsupported_settings.check_biases(config)
+    if config.d_embedding not in (None, config.d_model):
+        raise ValueError(
+            f"bert.Config.d_embedding is {config.d_embedding}, but Hugging Face's {kind.classes} "
+            "has embeddings as wide as the model: it cannot be exported"
+        )
+    if kind.roberta and ending in (_PRETRAINED, _PAIRS):
+        raise ValueError(
+            f"Hugging Face's {kind.classes} has no head for pairs: it cannot be exported"
+        )
+    activation = activation_names.name_of(config.activation)
+    if ending in (MASKED, kind.decoder):
+        check_activation(kind, activation)
+    return {
+        "model_type": kind.model_type,
+        "architectures": [kind.classes + ending.removesuffix("(add_pooling_layer=False)")],
+        "vocab_size": config.vocab_size,
+        **{theirs: getattr(config, ours) for ours, (theirs, _) in SETTINGS.items()},
+        "type_vocab_size": max(1, config.type_vocab_size),
+        "hidden_act": activation,
+        # RoBERTa's positions are counted from the padding id.
+        **({"pad_token_id": config.padding_position} if kind.roberta else {}),
+    }
+
+
 def names(model: Any) -> Names:
     """The names of a model's weights in a file of its class."""
-    config, kind, ending = model.config, _kind(model), _ending(model)
+    kind, ending = _kind(model), ending_of(model)
+    trunk = "" if ending == kind.decoder else "trunk/"
+    of_body = body(model.config, decoder=f"{kind.mlm['decoder']}.weight", trunk=trunk)
+    return names_of(model, of_body, kind=kind, ending=ending)
+
+
+def names_of(model: Any, of_body: list[Rule], *, kind: Kind, ending: str) -> Names:
+    """The same for a kind, with the rules `of_body` and the end of the class's name."""
+    config = model.config
     pretrained, decodes = isinstance(model, bert.Bert), ending == kind.decoder
-    theirs = "" if ending in (head_classes.BODY, _BARE) else kind.prefix
-    rules = mapping.under(
-        body(config, decoder=f"{kind.mlm['decoder']}.weight", trunk="" if decodes else "trunk/"),
-        ours="" if decodes else "encoder/" if pretrained else "body/",
-        theirs=theirs,
-    )
+    theirs = "" if ending in (head_classes.BODY, BARE) else kind.prefix
+    ours = "" if decodes else "encoder/" if pretrained else "body/"
+    rules = mapping.under(of_body, ours=ours, theirs=theirs)
     if pretrained or decodes:
         rules += mapping.linear("mlm/dense", kind.mlm["dense"])
         rules += mapping.norm("mlm/norm", kind.mlm["norm"])
@@ -208,14 +243,14 @@ def names(model: Any) -> Names:
         head = "sentence" if pretrained else "head"
         rules += mapping.linear(f"{head}/pooler/dense", f"{theirs}pooler.dense")
         rules += mapping.linear(f"{head}/out", "cls.seq_relationship")
-    elif ending not in (_MASKED, _BARE, kind.decoder):
+    elif ending not in (MASKED, BARE, kind.decoder):
         rules += _task_head(ending, kind, theirs)
     constants = {}
     if not config.type_vocab_size:
         constants[f"{theirs}embeddings.token_type_embeddings.weight"] = np.zeros(
             (1, config.d_model), np.float32
         )
-    if ending == _BARE:
+    if ending == BARE:
         constants |= _fresh_pooler(config)
     # Older files have buffers, and copies of tied weights.
     buffers = ("embeddings.position_ids", "embeddings.token_type_ids")
@@ -252,12 +287,12 @@ def body(config: bert.Config, *, decoder: str, trunk: str = "trunk/") -> list[Ru
     return rules
 
 
-def _task_head(ending: str, kind: _Kind, theirs: str) -> list[Rule]:
+def _task_head(ending: str, kind: Kind, theirs: str) -> list[Rule]:
     if ending == head_classes.SPANS:
         return mapping.linear("head/out", "qa_outputs")
     if ending == head_classes.TAGS:
         return mapping.linear("head/out", "classifier")
-    if ending == head_classes.CLASSES and kind is _ROBERTA:
+    if ending == head_classes.CLASSES and kind.roberta:
         dense = mapping.linear("head/pooler/dense", "classifier.dense")
         return dense + mapping.linear("head/out", "classifier.out_proj")
     pooler = mapping.linear("head/pooler/dense", f"{theirs}pooler.dense")
@@ -276,32 +311,34 @@ def _fresh_pooler(config: bert.Config) -> dict[str, np.ndarray]:
     }
 
 
-def _config(config: Mapping[str, Any], kind: _Kind, *, sentence_head: bool) -> bert.Config:
+def _config(config: Mapping[str, Any], kind: Kind, *, sentence_head: bool) -> bert.Config:
     unsupported_settings.check(config, unsupported_settings.ENCODER)
-    return bert.Config(**_fields(config, kind), sentence_head=sentence_head)
+    return bert.Config(**fields(config, kind), sentence_head=sentence_head)
 
 
-def _decoder_config(config: Mapping[str, Any], kind: _Kind) -> bert_decoder.Config:
+def _decoder_config(config: Mapping[str, Any], kind: Kind) -> bert_decoder.Config:
     unsupported_settings.check(config, unsupported_settings.DECODER)
-    _check_activation(kind, config.get("hidden_act", "gelu"))
-    return bert_decoder.Config(**_fields(config, kind))
+    check_activation(kind, config.get("hidden_act", "gelu"))
+    return bert_decoder.Config(**fields(config, kind))
 
 
-def _fields(config: Mapping[str, Any], kind: _Kind) -> dict[str, Any]:
+def fields(config: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
+    """The fields of our configuration that all kinds have."""
     pad = config.get("pad_token_id")
     return {
         "vocab_size": config.get("vocab_size", kind.vocab_size),
-        **{ours: config.get(*theirs) for ours, theirs in _SETTINGS.items()},
+        **{ours: config.get(*theirs) for ours, theirs in SETTINGS.items()},
         "activation": activation_names.read(config.get("hidden_act", "gelu")),
-        "padding_position": (kind.pad_id if pad is None else pad) if kind is _ROBERTA else None,
+        "padding_position": (kind.pad_id if pad is None else pad) if kind.roberta else None,
     }
 
 
-def _check_activation(kind: _Kind, name: str) -> None:
-    if kind is _ROBERTA and name != "gelu":
+def check_activation(kind: Kind, name: str) -> None:
+    """Raises ValueError where a head for masked tokens would have another activation."""
+    if kind.roberta and name != "gelu":
         raise ValueError(
-            f"this RoBERTa has the activation {name!r}, but at Hugging Face its head for masked "
-            "tokens has gelu in any case: only gelu is read and written"
+            f"this {kind.classes} has the activation {name!r}, but at Hugging Face its head for "
+            "masked tokens has gelu in any case: only gelu is read and written"
         )
 
 
@@ -313,18 +350,18 @@ def _is_ours(model: Any) -> bool:
     return type(model) in (bert.Bert, spanbert.SpanBert, bert_decoder.BertDecoder)
 
 
-def _kind(model: Any) -> _Kind:
-    return _BERT if model.config.padding_position is None else _ROBERTA
+def _kind(model: Any) -> Kind:
+    return _BERT if model.config.padding_position is None else ROBERTA
 
 
-def _ending(model: Any) -> str:
+def ending_of(model: Any) -> str:
     """The end of the model's class name."""
     if isinstance(model, bert.Bert):
-        return _MASKED if model.sentence is None else _PRETRAINED
+        return MASKED if model.sentence is None else _PRETRAINED
     if isinstance(model, bert_decoder.BertDecoder):
-        return _kind(model).decoder
+        return _kind(model).decoder or ""
     if model.head is None:
-        return _BARE
+        return BARE
     if isinstance(model.head, label_heads.PooledState):
         return head_classes.BODY
     if model.label_loss.form == "neighbours":
@@ -333,7 +370,7 @@ def _ending(model: Any) -> str:
 
 
 def _of_head(model: Any) -> dict[str, Any]:
-    if _ending(model) not in (head_classes.CLASSES, head_classes.TAGS, head_classes.CHOICES):
+    if ending_of(model) not in (head_classes.CLASSES, head_classes.TAGS, head_classes.CHOICES):
         return {}
     of_tokens = isinstance(model.head, label_heads.TokenHead)
     rate = model.head.dropout_rate if of_tokens else model.head.dropout_rates[1]

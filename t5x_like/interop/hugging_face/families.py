@@ -14,6 +14,8 @@ A module of a family has
 - `names(model)`: its `mapping.Names`;
 - `ENDINGS`, only where it has other classes for tasks: by the form of the answers, the end of the
   name of the class that is fine-tuned;
+- `copies(model)`, only where a model that is fine-tuned has several copies of parameters that a
+  saved one has once: {pattern on saved paths: replacements}, as in `InitFrom.rename`;
 - `halves(model, params)`, only where a model is exported as several: {name: (model, params)}.
 """
 

@@ -224,7 +224,7 @@ def with_ids(published: Mapping[str, int | None], ids: TokenIds | None) -> dict[
     """
     if ids is None:
         return dict(published)
-    ids_of = {role: getattr(ids, role) for role in ("bos", "eos")}
+    ids_of = {role: getattr(ids, role) for role in ("bos", "eos", "sep")}
     if ids.pad not in (ids.unk, ids.eos):
         ids_of["pad"] = ids.pad
     new = {f"{role}_token_id": i for role, i in ids_of.items() if f"{role}_token_id" in published}

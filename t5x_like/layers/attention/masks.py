@@ -21,7 +21,8 @@ class Traits(NamedTuple):
         their positions are consecutive: so a distance within it is one of places, too.
       segments: int32 [B, L]. Queries see keys of their own segment.
       prefix: bool [B, L]. Inside a prefix, keys after a query are seen too.
-      chosen: bool [B, L]. Chosen positions see all, and all see them, whatever the window.
+      chosen: bool [B, L]. Chosen queries see all, and all see chosen keys, whatever the window;
+        None: none of them is.
       order: int32 [B, L]. Queries see keys of a lower order.
     """
 
@@ -46,11 +47,11 @@ class Mask:
       window: how many positions before and after a query are seen; None: all.
       dilation: the distance between positions of a window that are seen: with 3, those 3, 6, 9, ...
         positions away (Longformer, Beltagy et al., 2020, section 3.1).
-      most_chosen: how many positions of a row are chosen at most; None: that is not known. With
-        more than are promised, values are NaN.
+      most_chosen: how many queries, and how many keys, of a row are chosen at most; None: that is
+        not known. With more than are promised, values are NaN.
       itself: whether a query sees its own position, whatever the other conditions say.
       queries: traits of the queries, and
-      keys: of the keys. A condition on pairs needs both.
+      keys: of the keys. A condition on pairs needs both, but for `chosen`.
       pairs: bool, broadcasts to [B, H, L, M]: a condition that no description says.
     """
 
@@ -124,8 +125,39 @@ class Mask:
         near = (distance <= before) & (distance >= -after)
         if self.dilation > 1:
             near &= distance % self.dilation == 0
-        chosen = _paired(self.queries.chosen, self.keys.chosen, jnp.logical_or)
-        return near if chosen is None else near | chosen
+        if self.queries.chosen is not None:
+            near |= self.queries.chosen[:, None, :, None]
+        return near if self.keys.chosen is None else near | self.keys.chosen[:, None, None, :]
+
+
+class Chosen(NamedTuple):
+    """The places of G positions [B, G], which of them exist, and whether there are no more [B]."""
+
+    places: jax.Array
+    exists: jax.Array
+    all_there: jax.Array
+
+    @classmethod
+    def of_row(cls, chosen_BL: jax.Array, most: int) -> Chosen:
+        """The first `most` of the positions that are chosen."""
+        most = min(most, chosen_BL.shape[1])
+        exists, places = jax.lax.top_k(chosen_BL.astype(jnp.int32), most)
+        return cls(places, exists > 0, chosen_BL.sum(axis=1) <= most)
+
+    def of(self, x: jax.Array) -> jax.Array:
+        """Those of an array [B, L, ...]: [B, G, ...]."""
+        places = self.places.reshape(*self.places.shape, *[1] * (x.ndim - 2))
+        return jnp.take_along_axis(x, places, axis=1)
+
+    def put(self, x: jax.Array, chosen: jax.Array) -> jax.Array:
+        """`x`, [B, L, ...], with others, [B, G, ...], in their places."""
+        exists = self.exists.reshape(*self.exists.shape, *[1] * (x.ndim - 2))
+        rows = jnp.arange(len(x))[:, None]
+        return x.at[rows, self.places].set(jnp.where(exists, chosen, self.of(x)))
+
+    def or_nan(self, x: jax.Array) -> jax.Array:
+        """`x`, [B, ...], with NaN in the rows that have more positions than these."""
+        return jnp.where(self.all_there.reshape(-1, *[1] * (x.ndim - 1)), x, jnp.nan)
 
 
 def _positions(positions: jax.Array | None, length: int) -> jax.Array:

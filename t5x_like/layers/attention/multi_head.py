@@ -134,15 +134,25 @@ class Attention(nnx.Module):
         key: jax.Array | None = None,
     ) -> Attended:
         """[B, L, D], and the probabilities where the kernel has them; arguments as in `attend`."""
+        y_BLHK, p_BHLM = self.mixed(x_BLD, memory, view=view, dropouts=dropouts, key=key)
+        y_BLJ = constrain(y_BLHK.reshape(*x_BLD.shape[:2], -1), "batch", "length", "joined_kv")
+        return Attended(self.out(y_BLJ, kept="attended"), p_BHLM)
+
+    def mixed(
+        self,
+        x_BLD: jax.Array,
+        memory: KeysValues,
+        *,
+        view: View,
+        dropouts: Dropouts,
+        key: jax.Array | None,
+    ) -> Attended:
+        """The values of each head, [B, L, H, K], before the last projection."""
         q_BLHK = self._heads(checkpoint_name(self.query(x_BLD) * self.scale, "query"))
         q_BLHK = constrain(q_BLHK, "batch", "length", "heads", "kv")
         if view.rotary is not None:
             q_BLHK = view.rotary.turn(q_BLHK)
-        y_BLHK, p_BHLM = attend(
-            q_BLHK, memory, view=view, dropouts=dropouts, key=key, kernel=self.kernel
-        )
-        y_BLJ = constrain(y_BLHK.reshape(*x_BLD.shape[:2], -1), "batch", "length", "joined_kv")
-        return Attended(self.out(y_BLJ, kept="attended"), p_BHLM)
+        return attend(q_BLHK, memory, view=view, dropouts=dropouts, key=key, kernel=self.kernel)
 
     def _heads(self, x_BLJ: jax.Array) -> jax.Array:
         return x_BLJ.reshape(*x_BLJ.shape[:2], self.num_heads, -1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +22,7 @@ from t5x_like.layers.attention.attention_kernels import (
     broadcast_pairs,
     masked_logits,
 )
-from t5x_like.layers.attention.masks import Mask, Traits
+from t5x_like.layers.attention.masks import Chosen, Mask, Traits
 from t5x_like.layers.basics.dropout import Dropping
 
 _LEAST = 64
@@ -51,10 +52,9 @@ def windowed(
     if block is not None and block < 1:
         raise ValueError(f"windowed.windowed.block must be at least 1, got {block}")
     cut = _Cut.of(mask, q_BLHK.shape[1], block)
-    if mask.queries.chosen is None or mask.keys.chosen is None:
-        plain = _choosing_nothing(mask)
-        return Attended(_near(cut, q_BLHK, memory, plain, bias=bias, drop=drop), None)
-    return Attended(_with_chosen(cut, q_BLHK, memory, mask), None)
+    if mask.queries.chosen is None and mask.keys.chosen is None:
+        return Attended(_near(cut, q_BLHK, memory, mask, bias=bias, drop=drop), None)
+    return Attended(_with_chosen(cut, q_BLHK, memory, mask, drop), None)
 
 
 def unsuited(
@@ -74,11 +74,13 @@ def unsuited(
         return "positions are given without segments, so that places do not say what is near"
     if mask.pairs is not None:
         return "the mask has a condition for each pair"
-    if mask.queries.chosen is not None and mask.keys.chosen is not None:
+    if mask.queries.chosen is not None or mask.keys.chosen is not None:
         if mask.most_chosen is None:
             return "Mask.most_chosen does not say how many positions are chosen"
-        if bias is not None or drop is not None or mask.itself:
-            return "chosen positions have no bias and no dropout, and no query sees itself besides"
+        if bias is not None or mask.itself:
+            return "where positions are chosen there is no bias, and no query sees itself besides"
+        if drop is not None and mask.queries.chosen is not None:
+            return "chosen queries have no dropout"
     if drop is not None and not is_counter(drop.key):
         return f"dropout draws {jax.random.key_impl(drop.key)} and not counter"
     return None
@@ -89,6 +91,73 @@ def saves(mask: Mask | None, length: int) -> bool:
     if mask is None or mask.window is None:
         return False
     return 2 * _Cut.of(mask, length, None).keys <= length
+
+
+class Beside(NamedTuple):
+    """Keys that all queries may see, besides those near them.
+
+    Attributes:
+      memory: their keys and values, [B, G, H, K].
+      mask: how queries see them; what it says of keys is [B, G].
+      places: int32 [B, G], those of keys of the row; None: they are no keys of the row.
+      bias: from places of queries, int32 [C], to float that broadcasts to [B, H, C, G]; None: 0.
+    """
+
+    memory: KeysValues
+    mask: Mask
+    places: jax.Array | None = None
+    bias: Callable[[jax.Array], jax.Array] | None = None
+
+    def logits(self, q_BCHK: jax.Array, near: Mask, queries_C: jax.Array) -> jax.Array:
+        """[B, H, C, G], for a block of queries, of which `near` says what there is to say."""
+        mask = dataclasses.replace(self.mask, queries=near.queries)
+        seen = mask.dense(q_BCHK.shape[1], self.memory.keys.shape[1])
+        bias = None if self.bias is None else self.bias(queries_C)
+        return masked_logits(q_BCHK, self.memory.keys, seen=seen, bias=bias)
+
+    def columns(self, length: int) -> tuple[jax.Array, int]:
+        """The numbers of their probabilities, of all those of a query, int32 [B|1, G]."""
+        if self.places is not None:
+            return self.places, length
+        count = self.memory.keys.shape[1]
+        return length + jnp.arange(count)[None], length + count
+
+
+def with_keys_beside(
+    q_BLHK: jax.Array,
+    memory: KeysValues,
+    *,
+    mask: Mask,
+    block: int,
+    near_bias: jax.Array | None,
+    beside: Beside | None,
+    drop: Dropping | None,
+) -> jax.Array:
+    """Attention through a window and to keys beside it, in one softmax: values [B, L, H, K].
+
+    Args:
+      q_BLHK: the queries.
+      memory: the keys and values of the row, [B, L, H, K].
+      mask: has a window; nothing is chosen.
+      block: C, how many queries are taken at a time.
+      near_bias: float, broadcasts to [B, H, C, S], of the queries of any block and the keys around
+        it, from as many places before its first query as the window reaches; `keys_of_block` is S.
+      beside: the other keys; None: there are none.
+      drop: dropout of the probabilities.
+
+    Raises:
+      ValueError: the mask is none of a window by places, or the dropout does not draw `counter`.
+    """
+    if reason := unsuited(q_BLHK, memory, mask=mask, bias=None, drop=drop):
+        raise ValueError(f"attention through a window and beside it: {reason}")
+    cut = _Cut.of(mask, q_BLHK.shape[1], block)
+    return _near(cut, q_BLHK, memory, mask, near_bias=near_bias, beside=beside, drop=drop)
+
+
+def keys_of_block(mask: Mask, length: int, block: int) -> tuple[int, int, int]:
+    """C and S of a row of this length, and how many keys are before the first query."""
+    cut = _Cut.of(mask, length, block)
+    return cut.size, cut.keys, cut.before
 
 
 class _Cut(NamedTuple):
@@ -158,9 +227,10 @@ def _near(
     *,
     bias: jax.Array | None = None,
     drop: Dropping | None = None,
-    beside: tuple[KeysValues, Mask] | None = None,
+    near_bias: jax.Array | None = None,
+    beside: Beside | None = None,
 ) -> jax.Array:
-    """The values [B, L, H, K]; `beside` are keys that all queries may see, and how."""
+    """The values [B, L, H, K]; a bias is that of all pairs, or one of the near keys."""
     rows = len(q_BLHK)
     blocks = _Block(
         jnp.arange(cut.blocks),
@@ -183,32 +253,24 @@ def _near(
         columns_S = first - cut.before + jnp.arange(cut.keys)
         whole = _placed(block.mask, queries_C, columns_S)
         seen = whole.dense(cut.size, cut.keys)
-        logits = masked_logits(block.q, block.memory.keys, seen=seen, bias=block.bias)
+        bias = near_bias if block.bias is None else block.bias
+        logits = masked_logits(block.q, block.memory.keys, seen=seen, bias=bias)
         exists_S = (columns_S >= 0) & (columns_S < cut.length)
         logits = jnp.where(exists_S, logits, -jnp.inf)
-        values = block.memory.values
+        values, columns, last = block.memory.values, columns_S, cut.length
         if beside is not None:
-            logits, values = _also(beside, block, whole, logits)
+            more = beside.logits(block.q, whole, queries_C)
+            logits = jnp.concatenate([logits, more], axis=-1)
+            values = jnp.concatenate([values, beside.memory.values], axis=1)
+            others, last = beside.columns(cut.length)
+            near_columns = jnp.broadcast_to(columns_S, (len(others), cut.keys))
+            columns = jnp.concatenate([near_columns, others], axis=1)
         p_BHCS = jax.nn.softmax(logits, axis=-1)
         if drop is not None:
-            p_BHCS = drop.of_part(p_BHCS, queries_C, columns_S, of=(cut.length, cut.length))
+            p_BHCS = drop.of_part(p_BHCS, queries_C, columns, of=(cut.length, last))
         return jnp.einsum("bhcs,bshk->bchk", p_BHCS.astype(values.dtype), values)
 
     return cut.joined(jax.lax.map(of_block, blocks))
-
-
-def _also(
-    beside: tuple[KeysValues, Mask], block: _Block, near: Mask, logits: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Logits and values with those of keys that all queries may see."""
-    memory, mask = beside
-    mask = dataclasses.replace(mask, queries=near.queries)
-    seen = mask.dense(block.q.shape[1], memory.keys.shape[1])
-    more = masked_logits(block.q, memory.keys, seen=seen, bias=None)
-    return (
-        jnp.concatenate([logits, more], axis=-1),
-        jnp.concatenate([block.memory.values, memory.values], axis=1),
-    )
 
 
 def _cut_traits(traits: Traits, rows: int, cut: Any) -> Traits:
@@ -237,57 +299,37 @@ def _choosing_nothing(mask: Mask) -> Mask:
     )
 
 
-def _with_chosen(cut: _Cut, q_BLHK: jax.Array, memory: KeysValues, mask: Mask) -> jax.Array:
-    """The values where some positions see all, and all see them."""
-    of_queries, of_keys = mask.queries.chosen, mask.keys.chosen
+def _with_chosen(
+    cut: _Cut, q_BLHK: jax.Array, memory: KeysValues, mask: Mask, drop: Dropping | None
+) -> jax.Array:
+    """The values where some queries see all, or all see some keys."""
     assert mask.most_chosen is not None
-    assert of_queries is not None
-    assert of_keys is not None
     rows, length = q_BLHK.shape[:2]
     places = jnp.arange(length)
-    placed = _placed(_choosing_nothing(mask), places, places)
+    near = _placed(_choosing_nothing(mask), places, places)
+    open_mask = dataclasses.replace(near, window=None)
     present_BL = jnp.ones((rows, length), bool) if mask.present is None else mask.present > 0
-    open_mask = dataclasses.replace(placed, window=None)
-
-    queries, keys = (
-        _Chosen.of_row(jnp.broadcast_to(x, (rows, length)), min(mask.most_chosen, length))
-        for x in (of_queries, of_keys)
-    )
-    beside = dataclasses.replace(
-        open_mask,
-        present=keys.of(present_BL) & keys.exists,
-        keys=_cut_traits(placed.keys, rows, keys.of),
-    )
-    # A chosen key is seen beside, and not once more where it is near.
-    near = dataclasses.replace(placed, present=present_BL & ~of_keys)
-    values = _near(cut, q_BLHK, memory, near, beside=(KeysValues(*map(keys.of, memory)), beside))
+    beside = None
+    if mask.keys.chosen is not None:
+        of_keys = jnp.broadcast_to(mask.keys.chosen, (rows, length))
+        keys = Chosen.of_row(of_keys, mask.most_chosen)
+        seen = dataclasses.replace(
+            open_mask,
+            present=keys.of(present_BL) & keys.exists,
+            keys=_cut_traits(near.keys, rows, keys.of),
+        )
+        beside = Beside(KeysValues(*map(keys.of, memory)), seen, places=keys.places)
+        # A chosen key is seen beside, and not once more where it is near.
+        near = dataclasses.replace(near, present=present_BL & ~of_keys)
+    values = _near(cut, q_BLHK, memory, near, drop=drop, beside=beside)
+    if mask.keys.chosen is not None:
+        values = keys.or_nan(values)
+    if mask.queries.chosen is None:
+        return values
+    of_queries = jnp.broadcast_to(mask.queries.chosen, (rows, length))
+    queries = Chosen.of_row(of_queries, mask.most_chosen)
     asking = dataclasses.replace(
-        open_mask, present=present_BL, queries=_cut_traits(placed.queries, rows, queries.of)
+        open_mask, present=present_BL, queries=_cut_traits(near.queries, rows, queries.of)
     )
     whole = blocked(queries.of(q_BLHK), memory, mask=asking, bias=None, drop=None).values
-    values = queries.put(values, whole)
-    return jnp.where((queries.all_there & keys.all_there)[:, None, None, None], values, jnp.nan)
-
-
-class _Chosen(NamedTuple):
-    """The places of G positions [B, G], which of them exist, and whether there are no more [B]."""
-
-    places: jax.Array
-    exists: jax.Array
-    all_there: jax.Array
-
-    @classmethod
-    def of_row(cls, chosen_BL: jax.Array, most: int) -> _Chosen:
-        exists, places = jax.lax.top_k(chosen_BL.astype(jnp.int32), most)
-        return cls(places, exists > 0, chosen_BL.sum(axis=1) <= most)
-
-    def of(self, x: jax.Array) -> jax.Array:
-        """Those of an array [B, L, ...]: [B, G, ...]."""
-        places = self.places.reshape(*self.places.shape, *[1] * (x.ndim - 2))
-        return jnp.take_along_axis(x, places, axis=1)
-
-    def put(self, x: jax.Array, chosen: jax.Array) -> jax.Array:
-        """`x`, [B, L, ...], with others, [B, G, ...], in their places."""
-        exists = self.exists.reshape(*self.exists.shape, *[1] * (x.ndim - 2))
-        rows = jnp.arange(len(x))[:, None]
-        return x.at[rows, self.places].set(jnp.where(exists, chosen, self.of(x)))
+    return queries.or_nan(queries.put(values, whole))

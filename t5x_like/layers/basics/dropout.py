@@ -155,7 +155,7 @@ class Dropping(NamedTuple):
         Args:
           p_BHQC: their probabilities.
           queries_Q: the numbers of the queries among L, and
-          columns_C: of the keys among M, integers.
+          columns_C: of the keys among M, integers [C], or [B, C] where rows have different ones.
           of: L and M.
 
         Raises:

@@ -22,7 +22,7 @@ _OF_THE_RUN = frozenset(
     """
     activation_dropout_rate attention_dropout_rate cosine_weight discriminator_weight dropout_rate
     dtype exclude_original initializer init_std kernel kl_of_masked_only kl_weight label_smoothing
-    mem_len mlm_weight remat reuse_len scan_unroll sentence_head temperature z_loss
+    mem_len mlm_weight remat reuse_len scan_unroll sentence_head temperature tied_global z_loss
     """.split()
 )
 """Fields of models that say how they are trained and computed, and which heads they have."""

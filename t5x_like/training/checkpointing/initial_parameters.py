@@ -90,7 +90,7 @@ def take(
     def filled(fresh: dict[str, jax.Array], changed: dict[str, jax.Array]) -> dict[str, jax.Array]:
         filled_arrays = {}
         for path, x in changed.items():
-            grown = _grown(x, plan.sources[path], fresh[path].shape)
+            grown = _grown(x, plan.sources[path])
             filled_arrays[path] = _fill_first_rows(fresh[path], grown, plan.sources[path])
             if means and path in tables:
                 filled_arrays[path] = _with_means(filled_arrays[path], tables[path], means, grown)
@@ -104,13 +104,12 @@ def take(
     )
 
 
-def _grown(saved: jax.Array, source: Source, shape: Shape) -> jax.Array:
-    """The saved layers that are wanted, repeated before and after their values where tiled."""
+def _grown(saved: jax.Array, source: Source) -> jax.Array:
+    """The saved layers that are wanted, with their values repeated where tiled."""
     if source.layers is not None:
         saved = saved[np.array(source.layers)]
-    for dimension, start in source.tiled.items():
-        repeated = (np.arange(shape[dimension]) - start) % saved.shape[dimension]
-        saved = jnp.take(saved, repeated, axis=dimension)
+    for dimension, rows in source.tiled.items():
+        saved = jnp.take(saved, rows, axis=dimension)
     return saved
 
 

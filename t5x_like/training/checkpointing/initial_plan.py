@@ -16,7 +16,8 @@ from t5x_like.training.optimization.layer_patterns import LayerPattern
 
 Shape = tuple[int, ...]
 
-GROWING = ("vocab", "positions")
+_POSITIONS = "positions"
+GROWING = ("vocab", _POSITIONS)
 """Logical axes that may be longer than the saved ones: old rows are kept, new are initialised."""
 _OF_HEADS = "joined_kv"
 """The logical axis of all heads, one after another."""
@@ -77,6 +78,8 @@ class Selection:
       head_width: the width of a head, where larger parameters are tiled with the saved ones and
         deeper stacks repeat layers (`InitFrom.grow`); None where they are not.
       exchanged: whether the ids of the saved tables are those of another vocabulary.
+      repeated: (first, count): in tables of positions, the rows after these saved ones repeat them;
+        None: they are initialised.
     """
 
     rename: Mapping[str, str | Sequence[str]] = dataclasses.field(default_factory=dict)
@@ -84,6 +87,7 @@ class Selection:
     layers: Sequence[int] | None = None
     head_width: int | None = None
     exchanged: bool = False
+    repeated: tuple[int, int] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +97,7 @@ class Source:
     Attributes:
       path, shape: those of the saved parameter.
       layers: its layers to take; None for all.
-      tiled: {dimension: where in the run's parameter the saved values are whole}.
+      tiled: {dimension: the saved index that each of the run's has}, where they are repeated.
       exchanged: whether its rows are those of other ids.
       fresh: which layers of the run's parameter are initialised, bool [*stacked]; None for none.
     """
@@ -101,7 +105,7 @@ class Source:
     path: str
     shape: Shape
     layers: Sequence[int] | None
-    tiled: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    tiled: Mapping[int, np.ndarray] = dataclasses.field(default_factory=dict, compare=False)
     exchanged: bool = False
     fresh: np.ndarray | None = dataclasses.field(default=None, compare=False)
 
@@ -179,6 +183,7 @@ def make_plan(
         origin = origins[path]
         layers = _layers(leaf, saved[origin], selection)
         tiled = _tiled(leaf, saved[origin], selection.head_width)
+        tiled |= _repeated(leaf, saved[origin], selection.repeated)
         exchanged = selection.exchanged and leaf.vocabulary is not None
         grown = tuple(leaf.shape[n] if n in tiled else x for n, x in enumerate(saved[origin]))
         if problem := _problem(leaf, grown, layers, exchanged=exchanged):
@@ -268,20 +273,38 @@ def _layers(leaf: Wanted, saved: Shape, selection: Selection) -> Sequence[int] |
     return [*map(int, np.clip(numbers, 0, saved[0] - 1))]
 
 
-def _tiled(leaf: Wanted, saved: Shape, head_width: int | None) -> dict[int, int]:
-    """{dimension that is longer than the saved one: where the saved values are whole}.
+def _tiled(leaf: Wanted, saved: Shape, head_width: int | None) -> dict[int, np.ndarray]:
+    """{dimension that is longer than the saved one: the saved index that each of its has}.
 
-    They are in the middle; before and after them they are repeated. Heads stay whole.
+    The saved values are in the middle; before and after them they are repeated. Heads stay whole.
     """
     if head_width is None or len(saved) != len(leaf.shape):
         return {}
-    starts = {}
+    tiled = {}
     first = len(leaf.shape) - len(leaf.axes)
     for n, name in enumerate(leaf.dimensions):
         if n >= first and saved[n] < leaf.shape[n] and name not in GROWING:
             unit = head_width if name == _OF_HEADS else 1
-            starts[n] = (leaf.shape[n] - saved[n]) // (2 * unit) * unit
-    return starts
+            start = (leaf.shape[n] - saved[n]) // (2 * unit) * unit
+            tiled[n] = (np.arange(leaf.shape[n]) - start) % saved[n]
+    return tiled
+
+
+def _repeated(
+    leaf: Wanted, saved: Shape, repeated: tuple[int, int] | None
+) -> dict[int, np.ndarray]:
+    """The same for a table of positions; raises CheckpointError if it has no such rows."""
+    if repeated is None or _POSITIONS not in leaf.axes or len(saved) != len(leaf.shape):
+        return {}
+    first, count = repeated
+    n = len(leaf.shape) - len(leaf.axes) + leaf.axes.index(_POSITIONS)
+    if first + count > saved[n]:
+        raise CheckpointError(
+            f"`repeat_positions` has {count} rows from {first} on, but the saved table of "
+            f"positions has {saved[n]}"
+        )
+    rows = np.arange(leaf.shape[n])
+    return {n: np.where(rows < first, rows, first + (rows - first) % count)}
 
 
 def _problem(

@@ -16,7 +16,7 @@ from transformers.models.deberta_v2 import modeling_deberta_v2
 
 from t5x_like.interop.hugging_face import deberta as family
 from t5x_like.interop.hugging_face import model_directory
-from t5x_like.layers.attention.disentangled import LogBuckets
+from t5x_like.layers.attention.variants.disentangled import LogBuckets
 from t5x_like.models import deberta
 
 LENGTH = 14

@@ -118,6 +118,7 @@ def frame(vocabulary, tokenizer):
         ("eurobert", ("[CLS] a [SEP]", "000"), ("[CLS] a [SEP] b [SEP]", "00011")),
         ("deberta", ("[CLS] a [SEP]", "000"), ("[CLS] a [SEP] b [SEP]", "00011")),
         ("deberta-v2", ("[CLS] a [SEP]", "000"), ("[CLS] a [SEP] b [SEP]", "00011")),
+        ("longformer", ("[CLS] a [SEP]", "000"), ("[CLS] a [SEP] [SEP] b [SEP]", "000000")),
         ("roberta", ("[CLS] a [SEP]", "000"), ("[CLS] a [SEP] [SEP] b [SEP]", "000000")),
         ("bart", ("[CLS] a </s>", "000"), ("[CLS] a </s> </s> b </s>", "000000")),
         ("t5", ("a </s>", "00"), ("a </s> b </s>", "0000")),

@@ -42,6 +42,11 @@ CASES: dict[str, dict[str, Any]] = {
     "chosen": {
         "mask": Mask(present=PRESENT, window=(3, 3), queries=CHOSEN, keys=CHOSEN, most_chosen=4)
     },
+    "chosen keys alone, dropout": {
+        "mask": Mask(present=PRESENT, window=(3, 3), keys=CHOSEN, most_chosen=4),
+        "drop": DROP,
+    },
+    "chosen queries alone": {"mask": Mask(window=(3, 3), queries=CHOSEN, most_chosen=3)},
     "chosen, causal, dilated": {
         "mask": Mask(
             causal=True, window=(2, 2), dilation=2, queries=CHOSEN, keys=CHOSEN, most_chosen=3
@@ -96,7 +101,7 @@ def test_more_chosen_positions_than_promised_show() -> None:
         (Mask(causal=True), "there is no window"),
         (Mask(window=(1, 1), pairs=jnp.ones((LENGTH, LENGTH), bool)), "condition for each pair"),
         (Mask(window=(1, 1), keys=Traits(positions=jnp.arange(LENGTH))), "without segments"),
-        (Mask(window=(1, 1), queries=CHOSEN, keys=CHOSEN), "most_chosen does not say"),
+        (Mask(window=(1, 1), keys=CHOSEN), "most_chosen does not say"),
     ],
 )
 def test_the_rest_is_refused(mask: Mask, reason: str) -> None:

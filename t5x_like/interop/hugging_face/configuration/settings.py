@@ -45,6 +45,13 @@ def _number(words: str, allows: Callable[[float], bool]) -> _Kind:
 
 
 _SIZE = _whole(1)
+_SIZES = _Kind(
+    "a whole number above 0, or a list of such",
+    lambda value: (
+        _SIZE.allows(value)
+        or (isinstance(value, list) and bool(value) and all(map(_SIZE.allows, value)))
+    ),
+)
 _COUNT = _whole(0)
 _RATE = _number("a number from 0 to below 1", lambda value: 0 <= value < 1)
 _POSITIVE = _number("a number above 0", lambda value: value > 0)
@@ -70,7 +77,9 @@ _NAMES: dict[_Kind, str] = {
         local_attention num_key_value_heads head_dim max_length sliding_window pooler_hidden_size
         attention_head_size
     """,
-    _COUNT: "type_vocab_size mem_len reuse_len pad_token_id eos_token_id conv_kernel_size",
+    _COUNT: "type_vocab_size mem_len reuse_len pad_token_id eos_token_id sep_token_id "
+    "conv_kernel_size",
+    _SIZES: "attention_window",
     _whole(-_MOST): "clamp_len position_buckets max_relative_positions",
     _RATE: """
         hidden_dropout_prob attention_probs_dropout_prob classifier_dropout_prob classifier_dropout
@@ -98,7 +107,7 @@ _MAY_BE_NULL = frozenset(
     """
     architectures classifier_dropout classifier_dropout_prob cls_dropout eos_token_id head_dim
     id2label layer_types local_rope_theta mem_len n_inner num_decoder_layers num_key_value_heads
-    pad_token_id pos_att_type problem_type reuse_len rope_parameters rope_theta
+    pad_token_id pos_att_type problem_type reuse_len rope_parameters rope_theta sep_token_id
     """.split()
 )
 

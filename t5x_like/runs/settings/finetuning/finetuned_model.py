@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +28,7 @@ _OF_COMPUTING = ("dtype", "kernel", "remat", "scan_unroll")
 _ENDING = re.compile(r"(For[A-Z]\w*|LMHead|(LMHead|DoubleHeads|Encoder|)Model)$")
 _POOLER = "sentence.pooler."
 _OF_OLD_HEADS = ("id2label", "label2id", "problem_type")
-_TEXT_TO_TEXT = ("t5", "mt5", "umt5")
+_TEXT_TO_TEXT = ("t5", "mt5", "umt5", "longt5")
 """The families whose labels are words that they write (T5, section 2.4)."""
 _DROPOUT = 0.1
 """Of text to text, and of T5 with a head (T5, section 3.1.2; BART's settings for summaries)."""
@@ -162,7 +162,8 @@ def of_saved(
     model = _abstract(make)
     kind = config["model_type"]
     fresh = fresh_layers.patterns(model, reinit_layers, model_type=kind)
-    rename = _renamed(saved, model, directory)
+    copies = getattr(family, "copies", None)
+    rename = _renamed(saved, model, directory, copies=copies(saved) if copies else {})
     return FineTunedModel(
         make,
         InitFrom(
@@ -201,12 +202,13 @@ def _counterpart(saved: Any, directory: str) -> tuple[ModuleType, dict[str, Any]
 
 
 def _pooled_over(ids: TokenIds, config: Mapping[str, Any]) -> dict[str, int]:
-    """The ids in config.json by which some heads find the token that stands for a row.
+    """The ids in config.json by which heads find the token that stands for a row, or a question.
 
     GPT's is the last that is not padding. It gets the padding of the vocabulary where that is the
     end of texts, with which no row ends, or a token for padding alone.
     """
-    of_ids = {} if ids.eos is None else {"eos_token_id": ids.eos}
+    named = {"eos_token_id": ids.eos, "sep_token_id": ids.sep}
+    of_ids = {name: i for name, i in named.items() if i is not None}
     if config.get("pad_token_id") is None and (ids.pad == ids.eos or ids.pad != ids.unk):
         of_ids["pad_token_id"] = ids.pad
     return of_ids
@@ -233,9 +235,16 @@ def _added(saved: Any) -> dict[str, str]:
     return {target: path for path, target in by_path(marks).items() if target}
 
 
-def _renamed(saved: Any, model: Any, directory: str) -> dict[str, str]:
-    """{pattern: replacement} from the paths of a saved model to those of one with a body."""
+def _renamed(
+    saved: Any, model: Any, directory: str, *, copies: Mapping[str, Sequence[str]]
+) -> dict[str, str | Sequence[str]]:
+    """{pattern: replacements} from the paths of a saved model to those of one with a body.
+
+    The first are those of parameters of which the latter has several `copies`.
+    """
     paths = {*by_path(nnx.state(saved, nnx.Param))}
+    for pattern, several in copies.items():
+        paths = {re.sub(pattern, each, path) for path in paths for each in several}
     tuned = [path for path in by_path(nnx.state(model, nnx.Param)) if path.startswith("body.")]
     # A body that decodes wraps the model that was pretrained: body.model.
     prefixes = [f"{prefix}." for prefix in ("body", "body.model")]
@@ -248,4 +257,8 @@ def _renamed(saved: Any, model: Any, directory: str) -> dict[str, str]:
         raise ValueError(f"{directory}: its parameters are not those of a body with a head")
     rename = {} if best == whole else {f"^{re.escape(best)}": whole}
     has_pooler = any(path.startswith(_POOLER) for path in paths)
-    return {**rename, **({f"^{re.escape(_POOLER)}": "head.pooler."} if has_pooler else {})}
+    return {
+        **copies,
+        **rename,
+        **({f"^{re.escape(_POOLER)}": "head.pooler."} if has_pooler else {}),
+    }

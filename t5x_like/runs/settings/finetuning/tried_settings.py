@@ -45,6 +45,7 @@ TRIED: Mapping[str, Tried] = {
     "electra": Tried((5e-5, 3e-4), (32, 32), (2, 10), "Clark et al., 2020, table 7"),
     "deberta": Tried((5e-6, 3e-5), (32, 64), (3, 8), "He et al., 2021, settings for GLUE"),
     "deberta-v2": Tried((2e-6, 4.5e-5), (32, 64), (2, 10), "the authors' settings for GLUE"),
+    "longformer": Tried((3e-5, 3e-5), (32, 32), (5, 15), "Beltagy et al., 2020, appendix"),
     "xlnet": Tried((2e-5, 3e-5), (32, 128), None, "Yang et al., 2019, table 8"),
     "bart": Tried((5e-6, 2e-5), (32, 128), (10, 10), "Lewis et al., 2020, settings for GLUE"),
     "openai-gpt": _GPT,
@@ -52,6 +53,7 @@ TRIED: Mapping[str, Tried] = {
     "t5": _T5,
     "mt5": _T5,
     "umt5": _T5,
+    "longt5": Tried((1e-3, 1e-3), (128, 128), None, "Guo et al., 2022, section 4.2.1"),
 }
 """By the family; DistilBERT, GPT-2, mT5 and umT5 take the settings of BERT, GPT and T5."""
 

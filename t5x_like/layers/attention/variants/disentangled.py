@@ -21,8 +21,8 @@ from t5x_like.core.partitioning import constrain
 from t5x_like.layers.attention.attention_kernels import Attended, Kernel, KeysValues
 from t5x_like.layers.attention.multi_head import Attention, Inits, attend
 from t5x_like.layers.attention.relative_attention import of_positions, of_row
-from t5x_like.layers.attention.view import OPEN, View
-from t5x_like.layers.basics.dropout import NO_DROPOUT, Dropouts, dropout, subkeys
+from t5x_like.layers.attention.view import View
+from t5x_like.layers.basics.dropout import Dropouts, dropout, subkeys
 from t5x_like.layers.basics.modules import Init, Linear
 
 Rows = Callable[[np.ndarray], np.ndarray]
@@ -134,23 +134,22 @@ class DisentangledAttention(Attention):
         self.position_query = None if shared else dense(bias=True)
         self.rows = rows
 
-    def __call__(
+    def mixed(
         self,
         x_BLD: jax.Array,
         memory: KeysValues,
         *,
-        view: View = OPEN,
-        dropouts: Dropouts = NO_DROPOUT,
-        key: jax.Array | None = None,
+        view: View,
+        dropouts: Dropouts,
+        key: jax.Array | None,
     ) -> Attended:
-        """[B, Q, D], and the probabilities where the kernel has them."""
         assert isinstance(view, DisentangledView)
         keys = subkeys(key, 2)
         q_BQHK = self._heads(self.query(x_BLD) * self.scale)
         q_BQHK = constrain(q_BQHK, "batch", "length", "heads", "kv")
         distances_RD = dropout(view.distances, keys[0], rate=dropouts.hidden)
         bias = self._bias(q_BQHK, memory.keys, distances_RD, asking_BQ=view.asking)
-        y_BQHK, p_BHQL = attend(
+        return attend(
             q_BQHK,
             memory,
             view=view.with_bias(bias),
@@ -158,8 +157,6 @@ class DisentangledAttention(Attention):
             key=keys[1],
             kernel=self.kernel,
         )
-        y_BQJ = constrain(y_BQHK.reshape(*x_BLD.shape[:2], -1), "batch", "length", "joined_kv")
-        return Attended(self.out(y_BQJ, kept="attended"), p_BHQL)
 
     def _bias(
         self,

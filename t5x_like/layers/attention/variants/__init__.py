@@ -1,0 +1,1 @@
+"""Attention with more projections than queries, keys and values, a kind a file."""
