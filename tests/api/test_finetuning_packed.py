@@ -88,7 +88,13 @@ def test_it_learns_from_rows_of_several_texts(
     assert ("one target, 'A': a model that" in said) == (label == "choices")  # as held out
     assert int(rows) < 60
     assert float(share) > 75
-    assert evaluations(tmp_path / "run", f"train/{metric}")[-1] > 0.9
+    logged = evaluations(tmp_path / "run", f"train/{metric}")[-1]
+    assert logged > 0.9
+    if label == "choices":  # files are read in rows of one text, too
+        model = t5x.load(str(tmp_path / "run"))
+        scores = model.evaluate(corpus=str(tmp_path / "dev.jsonl"))["dev"]["trained"]
+        assert scores["accuracy"] == pytest.approx(logged)
+        assert "task 'dev': all 20 held-out examples" in capsys.readouterr().err
 
 
 CHOICES = [{"premise": "Ada", "choices": ["a", f"b{n}"], "label": "AB"[n % 2]} for n in range(40)]
