@@ -98,6 +98,9 @@ def _of_accelerator(
 ) -> Kernel:
     pairs = q_BLHK.shape[1] * memory.keys.shape[1]
     decodes = q_BLHK.shape[1] == 1
+    if mask is not None and mask.chooses and windows.saves(mask, q_BLHK.shape[1]):
+        # The kernels would read an array of all pairs.
+        return _by_xla(q_BLHK, memory, mask=mask, bias=bias, drop=drop)
     if active_platform() == "tpu":
         few = pairs <= _FEW and (bias is None or decodes)
         why_not = tpu_attention.unsuited(q_BLHK, memory, mask=mask, bias=bias, drop=drop)

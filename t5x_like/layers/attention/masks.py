@@ -74,6 +74,11 @@ class Mask:
         return before, 0 if self.causal and self.queries.prefix is None else after
 
     @property
+    def chooses(self) -> bool:
+        """Whether queries or keys may be chosen."""
+        return self.queries.chosen is not None or self.keys.chosen is not None
+
+    @property
     def by_place(self) -> bool:
         """Whether the distance of a query and a key that it sees is that of their places.
 

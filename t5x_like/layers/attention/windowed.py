@@ -52,7 +52,7 @@ def windowed(
     if block is not None and block < 1:
         raise ValueError(f"windowed.windowed.block must be at least 1, got {block}")
     cut = _Cut.of(mask, q_BLHK.shape[1], block)
-    if mask.queries.chosen is None and mask.keys.chosen is None:
+    if not mask.chooses:
         return Attended(_near(cut, q_BLHK, memory, mask, bias=bias, drop=drop), None)
     return Attended(_with_chosen(cut, q_BLHK, memory, mask, drop), None)
 
@@ -74,7 +74,7 @@ def unsuited(
         return "positions are given without segments, so that places do not say what is near"
     if mask.pairs is not None:
         return "the mask has a condition for each pair"
-    if mask.queries.chosen is not None or mask.keys.chosen is not None:
+    if mask.chooses:
         if mask.most_chosen is None:
             return "Mask.most_chosen does not say how many positions are chosen"
         if bias is not None or mask.itself:

@@ -17,7 +17,7 @@ from t5x_like.core.partitioning import Layout, make_layout
 from t5x_like.layers.attention import attention_kernels, gpu_attention, kernel_choice
 from t5x_like.layers.attention.attention_kernels import KeysValues, blocked, fused, plain
 from t5x_like.layers.attention.gpu_attention import gpu
-from t5x_like.layers.attention.masks import Mask
+from t5x_like.layers.attention.masks import Mask, Traits
 from t5x_like.layers.attention.splash_attention import splash
 from t5x_like.layers.attention.tpu_attention import tpu
 from t5x_like.layers.attention.windowed import windowed
@@ -25,6 +25,9 @@ from t5x_like.layers.basics.dropout import Dropping
 
 DROP = Dropping(jax.random.key(0, impl=COUNTER), 0.1, False)
 OTHERS = Dropping(jax.random.key(0), 0.1, False)
+CHOSEN = Mask(
+    window=(64, 64), most_chosen=1, keys=Traits(chosen=jax.ShapeDtypeStruct((1, 4096), bool))
+)
 OF_HEADS = Mask(pairs=jax.ShapeDtypeStruct((1, 2, 512, 512), bool))
 
 
@@ -75,6 +78,7 @@ def test_on_tpus_it_is_their_kernel_or_that_of_long_rows(
         assert choose(4096, mask=Mask(window=(64, 64))) == "tpu"
         assert choose(4096, mask=Mask(causal=True)) == "tpu"
         assert choose(4096, mask=Mask(window=(64, 64)), width=48) == "windowed"
+        assert choose(4096, mask=CHOSEN) == "windowed"
         assert choose(512, mask=OF_HEADS) == "plain"
         assert choose(512, mask=Mask(pairs=jax.ShapeDtypeStruct((2, 512, 512), bool))) == "plain"
         with kernel_choice.forming_probabilities(True):
@@ -93,6 +97,7 @@ def test_on_gpus_it_is_cudnn_s_or_their_kernel_where_there_is_dropout(
         assert choose(512) == choose(128) == choose(4096, mask=OF_HEADS) == "fused"
         assert choose(512, drop=DROP) == choose(4096, drop=DROP) == choose(511) == "gpu"
         assert choose(128, drop=DROP) == choose(4096, mask=Mask(window=(64, 64))) == "gpu"
+        assert choose(4096, mask=CHOSEN) == choose(4096, mask=CHOSEN, drop=DROP) == "windowed"
         assert choose(1, drop=DROP) == choose(512, drop=OTHERS) == "plain"
         assert choose(512, dtype=jnp.float32) == choose(512, width=256) == "plain"
         assert choose(4096, dtype=jnp.float32, drop=DROP) == "blocked"

@@ -168,9 +168,7 @@ def band_of(mask: Mask | None) -> Band:
     """The band of a mask, by distance alone; `EVERYTHING` where other conditions lift it."""
     if mask is None or mask.itself:
         return EVERYTHING
-    lifts = (mask.queries.prefix, mask.queries.chosen, mask.keys.chosen)
-    lifted = any(trait is not None for trait in lifts)
-    if lifted or not mask.by_place:
+    if mask.queries.prefix is not None or mask.chooses or not mask.by_place:
         return EVERYTHING
     before, after = mask.reach or (None, None)
     if mask.causal:
