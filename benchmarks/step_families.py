@@ -315,6 +315,25 @@ def t5_small(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
     return batch, Theirs(model, lambda: model(**given).loss)
 
 
+def longt5_tglobal_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
+    """Gap sentences of a row eight times as long (1,024 and 227 tokens)."""
+    config = transformers.LongT5Config(
+        d_model=768,
+        d_ff=2048,
+        num_layers=12,
+        num_heads=12,
+        feed_forward_proj="gated-gelu",
+        encoder_attention_type="transient-global",
+        dropout_rate=0.0,
+        decoder_start_token_id=0,
+    )
+    inputs = Rows((shape[0], 8 * shape[1]), vocab_size=config.vocab_size)
+    outputs = Rows((shape[0], 8 * shape[1] * 910 // 4096), vocab_size=config.vocab_size)
+    batch, given = _translated(inputs, outputs, start=0)
+    model = transformers.LongT5ForConditionalGeneration(config)
+    return batch, Theirs(model, lambda: model(**given).loss)
+
+
 def bart_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
     """A row, and a target of the same length."""
     config = transformers.BartConfig(
@@ -336,6 +355,6 @@ def bart_base(shape: tuple[int, int]) -> tuple[Batch, Theirs]:
 
 _MADE_BY = (
     *(bert_base, electra_small, roberta_base, modernbert_base, xlnet_base, albert_base),
-    *(modernbert_base_packed, deberta_base, t5_small, bart_base),
+    *(modernbert_base_packed, deberta_base, t5_small, longt5_tglobal_base, bart_base),
 )
 FAMILIES = {make.__name__: make for make in _MADE_BY}

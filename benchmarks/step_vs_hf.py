@@ -38,6 +38,7 @@ LEARNING_RATE = 1e-4
 BINDINGS = ("DTYPE = 'float32'", "SCAN_UNROLL = 0")
 OF_FAMILY = {
     "xlnet_base": ("MEM_LEN = 0",),  # rows here continue no text
+    "longt5_tglobal_base": ("longt5.Config.tied_logits = True",),  # theirs always is
     # An encoder of v3's base; theirs has no mask decoder.
     "deberta_base": (
         *("deberta.Config.vocab_size = 128100", "deberta.Config.buckets = 256"),

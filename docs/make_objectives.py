@@ -55,6 +55,11 @@ FAMILIES = {
         "span_corruption drop_spans iid_replace iid_drop bert_style mass_style deshuffling prefix_lm",
     ),
     "MASS": ("This is for encoder-decoders (Song et al. 2019).", "mass"),
+    "LongT5": (
+        "This is for encoder-decoders (Guo et al. 2022, section 3.2, after PEGASUS, Zhang et al. 2020). The overlap of a "
+        "sentence with the others is ROUGE-1 (F1) of the pieces of both, each counted once.",
+        "gap_sentences",
+    ),
     "UL2": (
         "This is for encoder-decoders (Tay et al. 2022). One of seven denoisers is drawn for each "
         "example, and a mode token names its kind.",

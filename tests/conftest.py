@@ -73,6 +73,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--one-case", action="store_true", help="of each test, its first case of parameters alone"
     )
     parser.addoption(
+        "--matrices",
+        action="store_true",
+        help="also the cases that combine what other cases test, each alone (marked matrix)",
+    )
+    parser.addoption(
         "--minutes",
         type=float,
         help="skip the tests that have not begun after so long, on a machine that is too slow",
@@ -94,6 +99,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files with slow tests first, by folder: workers take files whole, and shall end together."""
+    if not config.getoption("--matrices"):
+        left_out = [item for item in items if item.get_closest_marker("matrix")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("matrix")]
     if config.getoption("--one-case"):
         cases = {item.nodeid.partition("[")[0]: item for item in reversed(items)}
         kept = {*cases.values()}

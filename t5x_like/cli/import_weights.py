@@ -71,7 +71,7 @@ def _import_adapter(args: argparse.Namespace, source: Path) -> int:
     if named is None:
         raise ValueError(f"{args.source} names no base model: name its directory with --base")
     base, notes = imported.directory(named, None)
-    notes += imported_adapter.write(args.target, source, base=base, architecture=args.architecture)
+    imported_adapter.write(args.target, source, base=base, architecture=args.architecture)
     for line in notes:
         print(f"note: {line}", file=sys.stderr)
     print(f"{args.target}: an adapter of {base}; `t5x_like inspect {args.target}` shows it")

@@ -11,6 +11,8 @@ examples:
       a model whose matrices have the changes of the adapters: it may be fine-tuned again
   t5x_like merge runs/seed-0 runs/seed-1 runs/seed-2 --to merged/soup
       the mean of their parameters, a soup, which often answers better than each of them
+  t5x_like merge runs/mine-reviews-sweep --to merged/soup --how greedy
+      the mean of those runs of a sweep that make it no worse on held-out rows
   t5x_like merge runs/german runs/french --to merged/both --how ties --density 0.3
       what two runs from one base have learned, where they agree
   t5x_like merge runs/mine --last 5 --to merged/mean
@@ -28,12 +30,15 @@ def main(argv: list[str]) -> int:
         "of one) into one model.",
         epilog=_EPILOG,
     )
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run or an import")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run, an import, or a sweep")
     parser.add_argument(
         "--to", dest="target", required=True, metavar="DIR", help="a new or empty directory"
     )
     parser.add_argument(
-        "--how", metavar="WAY", help="mean of the parameters (default) or ties, of several runs"
+        "--how",
+        metavar="WAY",
+        help="mean of the parameters (default), greedy (of the runs that make it no worse on "
+        "held-out rows) or ties, of several runs",
     )
     parser.add_argument(
         "--weights",
@@ -59,10 +64,11 @@ def main(argv: list[str]) -> int:
     opening.add_step(parser)
     args = parser.parse_args(argv)
 
-    from t5x_like.runs.trained.merged_runs import merge
+    from t5x_like.runs.trained.merging.merged_runs import merge
+    from t5x_like.sweeps.table import runs
 
     line = merge(
-        args.runs,
+        [run for directory in args.runs for run in runs(directory)],
         args.target,
         how=args.how,
         weights=args.weights,

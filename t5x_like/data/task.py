@@ -244,7 +244,8 @@ class Task:
                 records, self.lengths, late_steps=self.steps, eos=self.eos or {}
             )
         if pack and isinstance(self.objective, LabelledRows) and self.objective.packs:
-            return packing.packed_texts(records, shape, self.lengths)
+            length = self.objective.packed_tokens(self.lengths)
+            return packing.packed_texts(records, shape, length=length)
         if pack:
             return packing.packed_documents(records, self.objective, self.lengths, ids=ids)
         return make_samples(

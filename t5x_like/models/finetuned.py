@@ -84,7 +84,8 @@ class FineTuned(OnBody, TermLoss):
     def logits(self, batch: Batch, key: jax.Array | None = None) -> jax.Array:
         """The head's logits: float32 [B, C], [B, L, C], or [B, A] for a choice.
 
-        Where rows are packed, those of a text are at its first token: [B L, C].
+        Where rows are packed, those of a text are at its first token: [B L, C], [B L, L, C] of
+        spans, and [B L, A] at the first token of a choice.
 
         An alternative without tokens is not one: it cannot be chosen. Where the batch has
         `word_ids`, each token of a word has the mean over its tokens.
@@ -125,8 +126,10 @@ class FineTuned(OnBody, TermLoss):
         apart = packed_texts.are_packed(batch) and self.label_loss.form != "tags"
         counted = packed_texts.counts(batch) if apart else counts(batch, self.padding)
         logits: jax.Array = self.head(x_BLD, _tokens(batch), counted, key)
+        if apart and self.label_loss.form == "spans":
+            return packed_texts.of_tokens(logits, batch)
         if apart:
-            return packed_texts.of_texts(logits)
+            return packed_texts.of_texts(logits, batch)
         if "word_ids" in batch:
             logits = word_means.of_words(logits, batch["word_ids"])
         return logits

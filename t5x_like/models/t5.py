@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -58,7 +58,8 @@ class Config(transformer_config.Transformer):
         return Dropouts(hidden=rate, attention=rate, mlp=rate, shared=True)
 
 
-def _relative(config: Config, *, bidirectional: bool) -> Callable[[nnx.Rngs], RelativeBias]:
+def relative_bias(config: Config, *, bidirectional: bool) -> Callable[[nnx.Rngs], RelativeBias]:
+    """What makes a table of biases of this shape."""
     return lambda rngs: RelativeBias(
         config.num_heads,
         bidirectional=bidirectional,
@@ -68,7 +69,9 @@ def _relative(config: Config, *, bidirectional: bool) -> Callable[[nnx.Rngs], Re
     )
 
 
-def parts(config: Config, *, bidirectional: bool) -> Parts:
+def parts(
+    config: Config, *, bidirectional: bool, attention: Callable[..., Attention] = Attention
+) -> Parts:
     """The parts of a layer; the initial queries include the factor 1 / sqrt(d_kv)."""
     d_model, d_kv, dtype = config.d_model, config.d_kv, config.dtype
     normal = nnx.initializers.normal
@@ -78,10 +81,10 @@ def parts(config: Config, *, bidirectional: bool) -> Parts:
         value=normal(d_model**-0.5),
         out=normal((config.num_heads * d_kv) ** -0.5),
     )
-    relative = _relative(config, bidirectional=bidirectional)
+    relative = relative_bias(config, bidirectional=bidirectional)
     return Parts(
         norm=lambda rngs: RMSNorm(d_model, dtype=dtype, epsilon=config.norm_epsilon, rngs=rngs),
-        attention=lambda rngs: Attention(
+        attention=lambda rngs: attention(
             d_model,
             config.num_heads,
             d_kv=d_kv,
@@ -103,7 +106,7 @@ def shared_relative(
     """The bias table of a whole stack of this name; None where every layer has its own."""
     if config.relative_bias_per_layer:
         return None
-    return below(_relative(config, bidirectional=bidirectional)(rngs), stack=stack)
+    return below(relative_bias(config, bidirectional=bidirectional)(rngs), stack=stack)
 
 
 def own_output(config: Config, rngs: nnx.Rngs) -> Logits | None:
@@ -122,14 +125,14 @@ def token_scores(x_BLD: jax.Array, embedding: Embedding, output: Logits | None) 
     return embedding.token_scores(x_BLD.astype(jnp.float32) * x_BLD.shape[-1] ** -0.5)
 
 
-class _Sides(EncoderDecoder):
+class Sides(EncoderDecoder):
     """The embedding and the encoder, and what both sides of a T5 share."""
 
     decoder_norm: Norm  # of a whole T5 alone, as is
     decoder_relative: RelativeBias | None
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
-        made_of = parts(config, bidirectional=True)
+        made_of = self.encoder_parts(config)
         normal = nnx.initializers.normal(1.0)
         self.embedding = Embedding(config.vocab_size, config.d_model, init=normal, rngs=rngs)
         self.encoder = encoder_stack(
@@ -141,6 +144,10 @@ class _Sides(EncoderDecoder):
         )
         self.config = config
         self.padding = 0
+
+    def encoder_parts(self, config: Any) -> Parts:
+        """The parts of the encoder's layers."""
+        return parts(config, bidirectional=True)
 
     def embedded(
         self,
@@ -166,7 +173,7 @@ class _Sides(EncoderDecoder):
         return dropout_hidden(norm(x_BLD), key, dropouts=self.config.dropouts)
 
 
-class Encoder(_Sides):
+class Encoder(Sides):
     """The encoder alone: a body for tasks that read and do not write."""
 
     abilities = (GivesStates,)
@@ -189,7 +196,7 @@ class Encoder(_Sides):
         )
 
 
-class T5(_Sides):
+class T5(Sides):
     """An `EncoderDecoder` with relative position biases, pre-norm and no bias vectors."""
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:

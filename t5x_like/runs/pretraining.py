@@ -17,6 +17,7 @@ from t5x_like.core.abilities import AnswersTasks, can
 from t5x_like.core.protocols.tasks import of_task
 from t5x_like.data.samples.passes import Passes
 from t5x_like.data.vocabulary_choice import KnownVocabulary, VocabularyChoice
+from t5x_like.evaluation.tasks import one_target
 from t5x_like.runs import run_directory
 from t5x_like.runs.checks import machines, outside_paths, preflight, teaching
 from t5x_like.runs.phases import RunPhase, base_checkpoints, run_phases
@@ -334,6 +335,10 @@ def _batches(
     batches = [dataclasses.replace(part, complete=complete) for part in batches]
     if run.options.eval_period and not all(part.validation for part in batches):
         log.message("No held-out documents, so no evaluation.")
+    held_out = [examples for part in batches for examples in part.validation]
+    for line in dict.fromkeys(one_target.of_rows(rows, "validation") for rows in held_out):
+        if line is not None:
+            log.message(line)
     return [
         dataclasses.replace(
             part,

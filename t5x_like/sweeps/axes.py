@@ -25,6 +25,7 @@ NUMBERS = {
     "epochs": float,
     "learning_rate": float,
     "alpha": float,
+    "lora_dropout": float,
     "label_smoothing": float,
     "focal_gamma": float,
     "r_drop": float,

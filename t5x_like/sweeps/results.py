@@ -33,6 +33,7 @@ class Result:
       evaluations: the best value up to each evaluation, in order; None before the first.
       ended_early: the step at which a bad trial was ended; None for one that went to its end.
       diverged: whether its loss was not finite or rose too far, so that it has no value.
+      one_class: whether all held-out rows have one class, so that no trial can be better.
       seconds: the time that it took.
     """
 
@@ -49,6 +50,7 @@ class Result:
     ended_early: int | None
     seconds: float
     diverged: bool = False
+    one_class: bool = False
 
     @property
     def failed(self) -> bool:
@@ -68,12 +70,14 @@ class Evaluation(NamedTuple):
       step: the step.
       metrics: all held-out metrics, `<task>/<metric>`.
       floor: the value of always giving the same answer; None if that is not known.
+      one_class: whether that is always right.
     """
 
     value: float | None = None
     step: int | None = None
     metrics: Mapping[str, float] = {}
     floor: float | None = None
+    one_class: bool = False
 
 
 def best_of(directory: Path, best: BestMetric) -> tuple[Evaluation, list[float | None]]:
@@ -86,7 +90,8 @@ def best_of(directory: Path, best: BestMetric) -> tuple[Evaluation, list[float |
     path = directory / METRICS_FILE
     for line in read_metrics(path) if path.exists() else ():
         if baseline := _of(line, "baseline/"):
-            known = known._replace(floor=best.value(baseline))
+            shares = [x for name, x in baseline.items() if name.endswith("/accuracy")]
+            known = known._replace(floor=best.value(baseline), one_class=1.0 in shares)
         if evaluated := _of(line, "eval/"):
             value = best.value(evaluated)
             if value is not None and (
@@ -127,6 +132,7 @@ def measured(
         evaluations=so_far,
         ended_early=ended_early,
         diverged=diverged,
+        one_class=known.one_class,
         seconds=seconds,
     )
 
@@ -160,6 +166,10 @@ def read(directory: Path) -> dict[str, Result]:
     path = directory / RESULTS_FILE
     if not path.exists():
         return {}
-    known = [field.name for field in dataclasses.fields(Result)]
-    lines = [line for line in json_lines(path) if isinstance(line, dict) and {*known} <= {*line}]
-    return {line["trial"]: Result(**{name: line[name] for name in known}) for line in lines}
+    fields = dataclasses.fields(Result)
+    needed = {field.name for field in fields if field.default is dataclasses.MISSING}
+    lines = [line for line in json_lines(path) if isinstance(line, dict) and needed <= {*line}]
+    known = [
+        {field.name: line[field.name] for field in fields if field.name in line} for line in lines
+    ]
+    return {line["trial"]: Result(**line) for line in known}

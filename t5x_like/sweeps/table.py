@@ -68,6 +68,11 @@ class Table:
                 f"{failed} of {len(self.results)} trials are not better than always giving the "
                 "same answer."
             )
+        if one_class := sum(result.one_class for result in self.results):
+            yield (
+                f"In {one_class} of {len(self.results)} trials all held-out rows have one class, "
+                "so that none can be better: hold out more rows, or others (--dev)."
+            )
         best = self.best
         if len(self.summaries) == len(best) > 1:  # tasks or numbers of examples, without a choice
             return
@@ -85,3 +90,18 @@ class Table:
         title = [f"Held-out {', '.join(metrics)} by setting:"] if metrics else []
         table = summary.lines(self.summaries) if self.results else []
         return "\n".join([*title, *table, "", *self.conclusions()])
+
+
+def runs(directory: str) -> list[str]:
+    """The directories of the runs of a sweep that have ended with a value; others are themselves.
+
+    Raises:
+      ValueError, OSError: the files of a sweep cannot be read, or none has ended so.
+    """
+    if not (Path(directory) / SWEEP_FILE).exists():
+        return [directory]
+    table = Table.read(Path(directory))
+    ended = [table.run(result) for result in table.results if result.value is not None]
+    if not ended:
+        raise ValueError(f"{directory} is a sweep of which no run has ended with a value")
+    return ended

@@ -14,7 +14,7 @@ from tiny_run import losses
 import t5x_like as t5x
 from t5x_like.api.exporting.adapter_export import export_adapter
 from t5x_like.api.exporting.export import export
-from t5x_like.runs.trained.merged_runs import merge
+from t5x_like.runs.trained.merging.merged_runs import merge
 
 
 @pytest.fixture(scope="module")

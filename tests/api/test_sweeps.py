@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from flax import nnx
 from small_reviews import evaluations
-from tiny_run import losses, state
+from tiny_run import Result, losses, state
 
 import t5x_like as t5x
 from t5x_like.runs.program import Programs
 from t5x_like.training import step
+from t5x_like.training.optimization.parameter_paths import by_path
 
 
 @pytest.fixture
@@ -30,7 +35,10 @@ def arguments(pretrained: Path, reviews: Path, tmp_path: Path) -> dict[str, Any]
 
 @pytest.mark.slow
 def test_trials_are_runs_of_their_own_that_share_a_program(
-    arguments: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cli: Callable[..., Result],
 ) -> None:
     built = []
     monkeypatch.setattr(
@@ -74,8 +82,36 @@ def test_trials_are_runs_of_their_own_that_share_a_program(
     assert "Resuming from step 5" in (killed / "log.txt").read_text()
     assert again.left == 0
     assert "learning_rate=0.001" in str(again)
+    check_greedy_soup(again, tmp_path, cli)
     with pytest.raises(ValueError, match="other settings: epochs was 2 and is 3"):
         t5x.sweep(**{**sweep, "epochs": 3})
+
+
+def check_greedy_soup(table: Any, tmp_path: Path, cli: Callable[..., Result]) -> None:
+    """Each run of the sweep is tried once, the best first, and the soup is no worse than it."""
+    done = cli("merge", str(table.directory), "--to", str(tmp_path / "soup"), "--how=greedy")
+    assert done.status == 0, done.err
+    *lines, last = done.out.splitlines()
+    form = re.compile(r"(.*), step 18: accuracy ([\d.]+), (?:.* before ([\d.]+), )?(.*)")
+    tried = [found for line in lines if (found := form.fullmatch(line))]
+    assert len(tried) == len(lines) == len(table.results)
+    assert {x[1] for x in tried} == {table.run(result) for result in table.results}
+    alone = [float(x[2]) for x in tried]
+    assert alone == sorted(alone, reverse=True)
+    assert alone[0] == pytest.approx(max(result.value for result in table.results), abs=1e-4)
+    best = alone[0]
+    for x in tried[1:]:
+        assert (x[4] == "kept") == (float(x[3]) >= best)
+        best = max(best, float(x[3]))
+    kept = [x[1] for x in tried if x[4] == "kept"]
+
+    def parameters(directory: str) -> dict[str, Any]:
+        return by_path(nnx.to_pure_dict(nnx.state(t5x.load(directory).model, nnx.Param)))
+
+    soup, params = parameters(str(tmp_path / "soup")), [*map(parameters, kept)]
+    for path, value in soup.items():
+        np.testing.assert_allclose(value, np.mean([of[path] for of in params], axis=0), atol=1e-6)
+    assert last.startswith(f"{tmp_path / 'soup'}: ")
 
 
 @pytest.mark.parametrize(

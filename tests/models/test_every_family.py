@@ -17,6 +17,7 @@ from t5x_like.core.partitioning import make_layout
 from t5x_like.core.protocols.members import lacking
 from t5x_like.core.protocols.model import Model
 from t5x_like.evaluation.evaluator import evaluate
+from t5x_like.layers.adapters import lora
 from t5x_like.training import step
 from t5x_like.training.compute_parameters import narrowest_dtype
 
@@ -80,8 +81,16 @@ SAMPLING = ("electra", "electra_all_tokens", "deberta_v3")
 KINDS_OF_LAYERS = ("bert", "albert", "xlnet", "t5", "gpt")
 
 
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in SAMPLING])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in KINDS_OF_LAYERS else [pytest.mark.matrix])
+        for name in FAMILIES
+        if name not in SAMPLING
+    ],
+)
 def test_four_microbatches_are_one_batch(name):
+    """That the terms of each family add up is what `test_four_batches_evaluate_as_one` says."""
     found, state = losses(FAMILIES[name], ONE, start=fresh(name), microbatches=4)
     np.testing.assert_allclose(found, alone(name)[0], rtol=2e-6)
     same(state, alone(name)[1])
@@ -104,6 +113,21 @@ def test_unrolled_and_computed_again_is_the_same(name):
     (want, wanted), (found, state) = run(), run(**changes)
     np.testing.assert_allclose(found, want, rtol=2e-5)
     same(state, wanted, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", KINDS_OF_LAYERS)
+def test_each_low_rank_matrix_has_a_key_for_its_dropout(name, monkeypatch):
+    """Without dropout of the model itself; only traced."""
+    family, keys = FAMILIES[name], []
+    monkeypatch.setattr(lora, "dropout", lambda x, key, rate: keys.append((key, rate)) or x)
+    model = lora.adapt(family.make()(rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1), lora_dropout=0.1)
+    batch = family.batch(np.random.default_rng(0))
+    carry = model.initial_carry(ROWS)
+    for key in (None, jax.random.key(0)):
+        keys.clear()
+        jax.eval_shape(lambda key=key: model.loss(batch, key, carry, model.weights(batch))[0])
+        assert keys
+        assert {(of is None, rate) for of, rate in keys} == {(key is None, 0.1)}
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -16,6 +16,13 @@ T5 = {
     "t5_3b": 2_851_598_336,
     "t5_11b": 11_307_321_344,
 }
+LONGT5 = {
+    "longt5_local_base": 247_577_856,
+    "longt5_local_large": 783_150_080,
+    "longt5_tglobal_base": 247_587_456,
+    "longt5_tglobal_large": 783_175_168,
+    "longt5_tglobal_xl": 2_849_807_360,
+}
 T5_1_1 = {
     "t5_1_1_small": 76_961_152,
     "t5_1_1_base": 247_577_856,
@@ -149,6 +156,7 @@ PREFIX_LM = {"prefix_lm_base": 109_628_544}
 FAMILIES = (
     T5,
     T5_1_1,
+    LONGT5,
     MT5,
     UMT5,
     BYT5,

@@ -22,6 +22,7 @@ from t5x_like.models import (
     eurobert,
     gpt,
     longformer,
+    longt5,
     modernbert,
     modernbert_decoder,
     neobert,
@@ -183,6 +184,9 @@ FAMILIES = {
     ),
     "xlnet": Family(xl.XLNet, xl.Config(**_SIZES, **_STILL, num_layers=2, mem_len=8), permuted),
     "t5": Family(t5.T5, t5.Config(**_SIDES, d_kv=4), translated),
+    "longt5": Family(
+        longt5.LongT5, longt5.Config(**_SIDES, d_kv=4, local_radius=3, summed_block=4), translated
+    ),
     "bart": Family(
         bart.Bart, bart.Config(**_SIDES, **_STILL, max_positions=LENGTH, pad_id=0), translated
     ),

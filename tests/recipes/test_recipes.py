@@ -41,6 +41,7 @@ BERT = [(900_000, 256, 128), (100_000, 256, 512)]
 # A ramp over 10,000 steps; then what is left of a line from step 0.
 BERT_RATES = {0: 0, 5_000: 5e-5, 10_000: 0.99e-4, 500_000: 5e-5, 1_000_000: 0}
 T5 = [(1_000_000, 2048, 512)]
+LONGT5 = [(1_000_000, 128, 4096)]
 MT5 = [(1_000_000, 1024, 1024)]
 RSQRT = {0: 0.01, 10_000: 0.01, 40_000: 0.005, 1_000_000: 0.001}
 XLNET = {20_000: 2e-4, 40_000: 4e-4, 270_000: 4e-4 * 0.5005, 500_000: 4e-7}
@@ -83,10 +84,8 @@ def longformer(parameters: int) -> Figures:
 
 def electra(parameters: int, shape: tuple[int, int, int], peak: float, trained: float) -> Figures:
     total = shape[0]
-    rates = {
-        step: peak * min(1, step / 10_000) * (1 - step / total)
-        for step in (0, 5_000, 10_000, total // 2, total)
-    }
+    steps = (0, 5_000, 10_000, total // 2, total)
+    rates = {step: peak * min(1, step / 10_000) * (1 - step / total) for step in steps}
     return Figures(parameters, [shape], rates, trained)
 
 
@@ -216,6 +215,12 @@ OURS = {
             ("1b", 1_031_314_112, (361_000, 18_087, 3_618), 1_038, 5e-4, 1.8e12),
         )
     },
+    # The paper has steps, batch and lengths; the rate is T5's.
+    "longt5_local_base": Figures(247_577_856, LONGT5, RSQRT, 0.524e12),
+    "longt5_local_large": Figures(783_150_080, LONGT5, RSQRT, 0.524e12),
+    "longt5_tglobal_base": Figures(247_587_456, LONGT5, RSQRT, 0.524e12),
+    "longt5_tglobal_large": Figures(783_175_168, LONGT5, RSQRT, 0.524e12),
+    "longt5_tglobal_xl": Figures(2_849_807_360, LONGT5, RSQRT, 0.524e12),
     # Nothing is published of these but the models: they have the figures of the others.
     "deberta_xlarge": deberta(759_430_233),
     "deberta_v2_xl": deberta(887_871_588),
@@ -253,16 +258,16 @@ OURS = {
 RECIPES = PUBLISHED | OURS
 MINIS = (
     "albert bart bert bert_wwm byt5 deberta_v3 distilbert electra ettin_decoder eurobert gpt gpt2 "
-    "legal_bert longformer modernbert mt5 neobert roberta scibert spanbert t5 t5_1_1 ul2 xlnet"
+    "legal_bert longformer longt5 modernbert mt5 neobert roberta scibert spanbert t5 t5_1_1 ul2 "
+    "xlnet"
 ).split()
 FULL = {
     "albert": "albert_base", "bart": "bart_base", "bert": "bert_base", "bert_wwm": "bert_wwm_large",
     "byt5": "byt5_small", "deberta_v3": "deberta_v3_base", "electra": "electra_small",
     "ettin_decoder": "ettin_150m_decoder", "eurobert": "eurobert_610m",
-    "longformer": "longformer_base",
-    "modernbert": "modernbert_base", "mt5": "mt5_small", "roberta": "roberta_base",
-    "spanbert": "spanbert_base", "t5": "t5_small",
-    "t5_1_1": "t5_1_1_small", "ul2": "ul2_20b", "xlnet": "xlnet_base",
+    "longformer": "longformer_base", "longt5": "longt5_tglobal_base", "mt5": "mt5_small",
+    "modernbert": "modernbert_base", "roberta": "roberta_base", "spanbert": "spanbert_base",
+    "t5": "t5_small", "t5_1_1": "t5_1_1_small", "ul2": "ul2_20b", "xlnet": "xlnet_base",
 }  # fmt: skip
 FAST = {"albert_base_v1", "bert_base", "scibert", "t5_small"}
 

@@ -31,6 +31,7 @@ from t5x_like.objectives import (
     denoising,
     distilbert,
     electra,
+    gap_sentences,
     lm,
     mlm,
     roberta,
@@ -51,14 +52,8 @@ def adam(
     weight_decay: float = 0.01,
     not_decayed: tuple[str, ...] | None = None,
 ) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "b1": 0.9,
-        "b2": b2,
-        "eps": eps,
-        "weight_decay": weight_decay,
-        "not_decayed": not_decayed,
-    }
+    decay = {"weight_decay": weight_decay, "not_decayed": not_decayed}
+    return {"kind": kind, "b1": 0.9, "b2": b2, "eps": eps, **decay}
 
 
 ADAFACTOR = {
@@ -263,6 +258,10 @@ SETTINGS = {
     "gpt": GPT2.but(vocabulary=pieces("byte_bpe", 40_478), lengths={"targets": 512}),
     "gpt2*": GPT2,
     "legal_bert": BERT.but(vocabulary=None),
+    "longt5_*": T5_1_1.but(
+        objective=gap_sentences.GapSentences(share=0.2, targets_share=910 / 4096),
+        lengths={"inputs": 4096, "targets": 910},
+    ),
     "longformer_*": ROBERTA.but(
         optimizer=adam("adamw"), vocabulary=None, clip=5.0, lengths={"inputs": 4096}
     ),

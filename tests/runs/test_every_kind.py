@@ -20,6 +20,12 @@ ON_EIGHT = {("bert", kind) for kind in KINDS if kind != "pairs"} | {
     (family, kind) for family in FAMILIES for kind in ("classes", "spans")
 }
 """A body is sharded alike for every head, and a head for every body."""
+CASES = [
+    pytest.param(family, kind, marks=[] if family == "bert" or alone else [pytest.mark.matrix])
+    for family in FAMILIES
+    for kind in KINDS
+    for alone in [(family, kind) in ON_EIGHT | NO_HEAD]
+]
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +34,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "kind"), CASES)
 def test_a_batch_is_learned_on_eight_devices_as_on_one(
     family: str, kind: str, written: Callable[[str], str], tmp_path: Path
 ) -> None:

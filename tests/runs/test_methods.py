@@ -14,7 +14,7 @@ from kinds_of_labels import ONE, losses, opened, untrained
 
 import t5x_like as t5x
 from t5x_like.layers.adapters import bottleneck, ia3, lora, prefix, prompt
-from t5x_like.runs.trained.merged_runs import merge
+from t5x_like.runs.trained.merging.merged_runs import merge
 from t5x_like.training.checkpointing.checkpoint_items import CheckpointError
 from t5x_like.training.optimization.parameter_paths import by_path
 
@@ -52,7 +52,9 @@ def test_what_does_not_train_stays(
     family: str, method: str, written: Callable[[str], str], tmp_path: Path
 ) -> None:
     rate = 0.01 if method in ("rslora", "adapters", "prefix") else 0.05
-    given: dict[str, Any] = {"method": method, "learning_rate": rate}
+    with_dropout = t5x.Method(method, lora_dropout=0.1)
+    way = with_dropout if method == "dora" else method
+    given: dict[str, Any] = {"method": way, "learning_rate": rate}
     alone = opened(written(family), "classes", tmp_path, ONE, **given)
     seen = losses(alone, 30)
     least = 0.98 if method in WEAK else 0.8
@@ -91,7 +93,8 @@ def test_settings_that_do_not_fit_are_refused(
         place = {"model_dir": str(tmp_path / "run"), "cache_dir": str(tmp_path / "cache")}
         return t5x.finetune(written(family), train=str(file), **place, **given)
 
-    made = run("bert", method=t5x.Method("lora", rank=2, places=("query", "wo")))
+    made = run("bert", method=t5x.Method("lora", 2, places=("query", "wo"), lora_dropout=0.1))
+    assert made.run.adapt.keywords["lora_dropout"] == 0.1
     new = 2 * (32 + 32) + 2 * (64 + 32)
     head = 32 * 32 + 32 + 32 * 2 + 2
     assert any(line.startswith(f"Trains {new + head:,} of ") for line in made.notes), made.notes
@@ -159,7 +162,10 @@ def test_lora_resumes_is_asked_and_leaves_as_a_whole_model(
     merge(runs[:1], str(tmp_path / "whole"))
     merge(runs, str(tmp_path / "soup"), weights=[3, 1])
     merge(runs, str(tmp_path / "ties"), how="ties", density=1.0)
-    for name in ("whole", "soup", "ties"):  # both runs are the same
+    lines: list[str] = []
+    merge(runs, str(tmp_path / "greedy"), how="greedy", report=lines.append)
+    assert [line.endswith("kept") for line in lines] == [True, True]
+    for name in ("whole", "soup", "ties", "greedy"):  # both runs are the same
         model = t5x.load(str(tmp_path / name))
         for answer, ours in zip(model.predict(texts), said, strict=True):
             assert answer["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-5)

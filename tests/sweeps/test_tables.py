@@ -106,7 +106,7 @@ def test_a_trial_ends_once_it_is_below_the_median_of_three() -> None:
 
 def test_a_result_is_that_of_the_best_evaluation(tmp_path: Path) -> None:
     lines = [
-        {"step": 0, "baseline/t/f1": 0.4},
+        {"step": 0, "baseline/t/f1": 0.4, "baseline/t/accuracy": 1.0},
         {"step": 5, "eval/t/f1": 0.5, "eval/t/loss": 0.7},
         {"step": 10, "eval/t/f1": 0.7, "eval/t/loss": 0.8},
         {"step": 15, "eval/t/f1": 0.6, "eval/t/loss": 0.9},
@@ -121,10 +121,15 @@ def test_a_result_is_that_of_the_best_evaluation(tmp_path: Path) -> None:
     least = results.measured(tmp_path, BestMetric.parse("loss"), **about)
     assert (least.value, least.step, least.failed) == (0.7, 5, False)
     assert results.measured(tmp_path, BestMetric.parse("f1"), **{**about, "diverged": True}).failed
+    said = "In 1 of 2 trials all held-out rows have one class, so that none can be better"
+    assert said in str(Table(tmp_path, [measured, result({}, 0, 0.9)]))
     results.write(tmp_path, [measured])
     path = tmp_path / "trials.jsonl"
-    path.write_text(path.read_text() + '{"trial": "torn')
-    assert results.read(tmp_path) == {"t": measured}
+    earlier = json.loads(path.read_text()) | {"trial": "earlier"}
+    del earlier["one_class"]  # which a sweep from before did not write
+    path.write_text(path.read_text() + json.dumps(earlier) + '\n{"trial": "torn')
+    read = results.read(tmp_path)
+    assert (read["t"], [*read]) == (measured, ["t", "earlier"])
 
 
 def test_a_folder_has_one_sweep(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from t5x_like.interop.hugging_face.configuration.settings import Settings
 from t5x_like.interop.hugging_face.files import hub, kept_files, safetensors_files
 from t5x_like.interop.tokenizers import to_files
 from t5x_like.runs import run_directory, saved_model
-from t5x_like.runs.trained import merged_model, one_head
+from t5x_like.runs.trained import one_head
+from t5x_like.runs.trained.merging import merged_model
 
 if TYPE_CHECKING:
     from flax import nnx

@@ -160,6 +160,12 @@ def _add_method(parser: CommandParser) -> None:
         help="matrices of a layer that get new parameters: query, key, value, out, wi, wi_0, wi_1, "
         "wo (default: those of the method's paper)",
     )
+    method.add_argument(
+        "--lora_dropout",
+        type=float,
+        metavar="P",
+        help="of lora and its kin: dropout of what the first new matrix reads (default: 0)",
+    )
     method.add_argument("--width", type=int, metavar="N", help="of adapters (default: 64)")
     method.add_argument(
         "--states",

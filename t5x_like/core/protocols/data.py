@@ -88,9 +88,9 @@ class FeatureSpec:
     """One feature of an example.
 
     Attributes:
-      length: the most values; None where the feature is a single number (an array of no axes).
+      length: the most values; None where the feature is a single value, such as a number.
       dtype: "int32" or "float32".
-      item: the shape of a value: () for tokens, [50] for the characters of words.
+      item: the shape of a value: () for tokens and numbers, [50] for the characters of words.
     """
 
     length: int | None
@@ -100,7 +100,7 @@ class FeatureSpec:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the padded feature."""
-        return () if self.length is None else (self.length, *self.item)
+        return self.item if self.length is None else (self.length, *self.item)
 
 
 @dataclasses.dataclass(frozen=True)

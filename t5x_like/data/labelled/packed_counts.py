@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -37,19 +38,18 @@ def packed_rows(
     """
     rows = Rows(files, header=header)
     if isinstance(geometry, RecordWindows):
-        columns = geometry.texts
+        columns = (*geometry.texts, *([geometry.question] if geometry.question else []))
     else:
-        columns = geometry.pair or tuple(geometry.room)
+        groups = [*geometry.groups, geometry.pair or (), tuple(geometry.room)]
+        columns = tuple(dict.fromkeys(itertools.chain(*groups)))
     of_columns = {
-        name: sizes(rows.cells(fields[name]), vocabulary)
+        name: sizes(["" if cell is None else cell for cell in rows.cells(fields[name])], vocabulary)
         for name in columns
         if name not in _OF_WORDS
     }
     offsets = {
         name: np.cumsum([0, *of_columns[_OF_WORDS.get(name, name)].tolist()]) for name in columns
     }
-    tokens = geometry.row_tokens(offsets)
-    assert tokens is not None  # of objectives that pack
-    tokens = np.minimum(tokens, length)
+    tokens = np.minimum(geometry.packed_tokens(offsets), length)
     count = sum(1 for _ in best_fit([tokens[None]], [length]))
     return count, float(tokens.sum()) / (count * length)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from t5x_like.core.protocols.data import FeatureConverter, FeatureSpec, Objective, TokenIds
+from t5x_like.data.rows import packed_encoder
 from t5x_like.data.rows.padded_rows import PaddedRow, padded
 
 Example = Mapping[str, np.ndarray]
@@ -140,9 +141,11 @@ class Encoder:
 
     With `pack`, a row holds several examples end to end, one after another in every feature, with
     int32 `encoder_segment_ids`, which count them from 1 (0 is padding), and `encoder_positions`,
-    which restart at 0. Features whose names end in `_positions` are counted in the row, and numbers
-    above 0 of `word_ids` go on from text to text. A single number of an example is at its first
-    token: [L].
+    which restart at 0. Features whose names end in `_position` or `_positions` are counted in the
+    row, where they are not negative, and numbers above 0 of `word_ids` go on from text to text. A
+    single value of an example is at its first token: [L, ...]. Alternatives of a choice are texts
+    of their own in a row of A L tokens; int32 `alternative_positions` [A L, A] are, at the first
+    token of each choice, the first tokens of its alternatives, and -1 where there is none.
     """
 
     pack: bool = False
@@ -164,14 +167,16 @@ class Encoder:
         """
         _check(self, examples, names=features)
         if self.pack:
-            return _packed_encoder(examples, features, ids)
+            _length(features, "inputs")
+            return packed_encoder.packed_row(examples, features, ids)
         row = {}
         for name, spec in features.items():
             if not examples:
-                values = np.zeros((0, *spec.item) if spec.shape else (), spec.dtype)
+                of_none = spec.item if spec.length is None else (0, *spec.item)
+                values = np.zeros(of_none, spec.dtype)
             else:
                 values = examples[0][name]
-            known_as = _encoders_name(name)
+            known_as = packed_encoder.known_as(name)
             if spec.length is None:
                 row[name] = np.asarray(values, spec.dtype)
             elif name in ("inputs", "token_type_ids") and spec.item:
@@ -191,63 +196,6 @@ class Encoder:
             else:
                 row[known_as] = padded(values, spec.shape, dtype=spec.dtype)
         return row
-
-
-def _encoders_name(name: str) -> str:
-    """The name of a feature in the rows of an encoder."""
-    renamed = {"inputs": "encoder_input_tokens", "token_type_ids": "encoder_token_type_ids"}
-    return renamed.get(name, name)
-
-
-def _packed_encoder(examples: Sequence[Example], features: Features, ids: TokenIds) -> Row:
-    """The row of several examples, for an `Encoder`."""
-    inputs = PaddedRow(
-        [example["inputs"] for example in examples],
-        _length(features, "inputs"),
-        pad=ids.pad,
-        name="inputs",
-    )
-    segments, positions = inputs.segments()
-    row = {
-        "encoder_input_tokens": inputs.tokens,
-        "encoder_attention_mask": (segments > 0).astype(np.int32),
-        "encoder_segment_ids": segments,
-        "encoder_positions": positions,
-    }
-    for name, spec in features.items():
-        if name == "inputs":
-            continue
-        values = [
-            _moved(name, example[name], span.start)
-            for example, span in zip(examples, inputs.spans, strict=True)
-        ]
-        if spec.length is None:
-            row[name] = _at_firsts(values, inputs, spec.dtype)
-            continue
-        length, empty = spec.length, np.zeros((0, *spec.item), spec.dtype)
-        whole = np.concatenate([empty, *values])
-        if len(whole) > length:
-            raise ValueError(
-                f"{len(examples)} examples with {len(whole)} values of {name!r} do not fit a row "
-                f"of {length}"
-            )
-        row[_encoders_name(name)] = padded(whole, spec.shape, dtype=spec.dtype)
-    return row
-
-
-def _moved(name: str, values: np.ndarray, start: int) -> np.ndarray:
-    """The values of a feature of an example whose first token is at `start` of its row."""
-    if name.endswith("_positions"):
-        return values + start
-    return np.where(values > 0, values + start, 0) if name == "word_ids" else values
-
-
-def _at_firsts(values: Sequence[np.ndarray], inputs: PaddedRow, dtype: str) -> np.ndarray:
-    """The number of each example at its first token, and 0 elsewhere: [L]."""
-    row = np.zeros(len(inputs.tokens), dtype)
-    for span, value in zip(inputs.spans, values, strict=True):
-        row[span.start] = value.item()
-    return row
 
 
 def default_converter(

@@ -265,7 +265,7 @@ class _ExampleNeeds:
 
 @dataclasses.dataclass(frozen=True)
 class _RowNeeds:
-    """The tokens of rows of one text each, which their geometry gives."""
+    """The tokens of labelled texts, which their geometry gives."""
 
     tokens: np.ndarray = dataclasses.field(repr=False)
     shape: PerRecord | RecordWindows
@@ -303,19 +303,20 @@ def packed_records(
 
 
 def packed_texts(
-    split: CacheSplit, shape: PerRecord | RecordWindows, lengths: Mapping[str, int]
+    split: CacheSplit, shape: PerRecord | RecordWindows, *, length: int
 ) -> PackedSamples:
     """Packed rows of labelled texts, or of windows of them, packed tightly (`best_fit`).
 
     Args:
       split: the records.
-      shape: cuts or divides them, and knows the tokens of each row of one text.
-      lengths: the tokens of a row: `inputs`.
+      shape: cuts or divides them, and knows the tokens of each.
+      length: the tokens of a row.
     """
-    tokens = shape.row_tokens(split.offsets)
-    assert tokens is not None  # of objectives that pack
-    samples, needs = make_samples(shape, split), _RowNeeds(tokens, shape)
-    capacity = {"inputs": lengths["inputs"]}
+    samples, needs = (
+        make_samples(shape, split),
+        _RowNeeds(shape.packed_tokens(split.offsets), shape),
+    )
+    capacity = {"inputs": length}
     return PackedSamples(samples, split, needs=needs, capacity=capacity, tight=True)
 
 

@@ -155,7 +155,9 @@ class ObjectiveStep:
 
 def _signature(specs: Features) -> dict[str, tf.TensorSpec]:
     return {
-        name: tf.TensorSpec([None, *spec.item] if spec.shape else [], tf.as_dtype(spec.dtype))
+        name: tf.TensorSpec(
+            spec.item if spec.length is None else [None, *spec.item], tf.as_dtype(spec.dtype)
+        )
         for name, spec in specs.items()
     }
 

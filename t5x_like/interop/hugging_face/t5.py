@@ -28,6 +28,8 @@ IDS = {kind: {"eos_token_id": 1, "decoder_start_token_id": 0} for kind in MODEL_
 _FIXED = {"pad_token_id": 0, "is_decoder": False}
 _NEEDED = ("vocab_size", "d_model", "d_ff", "num_heads", "d_kv", "num_layers")
 _OLD = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.",)
+UNUSED = (*_OLD, "encoder.embed", "decoder.embed", "lm_head.")
+"""Weights of theirs that a model without a head does not read."""
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial:
@@ -61,6 +63,22 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial:
 
 
 def _config(config: Mapping[str, Any], *, with_output: bool) -> t5.Config:
+    common = settings_from_hf(config)
+    scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings") is not False)
+    return t5.Config(
+        **common,
+        # Without an output nothing says whether it is tied, and there is no matrix to read.
+        tied_logits=not with_output or (config["model_type"] == "t5" and scaled),
+        relative_bias_per_layer=config["model_type"] == "umt5",
+    )
+
+
+def settings_from_hf(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a `t5.Config` that every kind of T5 has in its config.json.
+
+    Raises:
+      ValueError: one of them is missing, or not supported.
+    """
     unsupported_settings.check(config, _FIXED)
     if lacking := [name for name in _NEEDED if name not in config]:
         raise ValueError(f"config.json lacks {', '.join(lacking)}: it is not that of a T5")
@@ -70,41 +88,53 @@ def _config(config: Mapping[str, Any], *, with_output: bool) -> t5.Config:
     function = activation_names.read(activation)
     plain = (GatedMlp, activations.gelu_tanh) if gate else (Mlp, activations.relu)
     mlp = plain[0] if function is plain[1] else functools.partial(plain[0], activation=function)
-    scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings") is not False)
-    return t5.Config(
-        vocab_size=config["vocab_size"],
-        d_model=config["d_model"],
-        d_ff=config["d_ff"],
-        num_heads=config["num_heads"],
-        d_kv=config["d_kv"],
-        num_encoder_layers=config["num_layers"],
-        num_decoder_layers=config.get("num_decoder_layers") or config["num_layers"],
-        mlp=mlp,
-        # Without an output nothing says whether it is tied, and there is no matrix to read.
-        tied_logits=not with_output or (config["model_type"] == "t5" and scaled),
-        relative_bias_per_layer=config["model_type"] == "umt5",
-        relative_buckets=config.get("relative_attention_num_buckets", 32),
-        relative_max_distance=config.get("relative_attention_max_distance", 128),
-        dropout_rate=config.get("dropout_rate", 0.1),
-        norm_epsilon=config.get("layer_norm_epsilon", 1e-6),
-    )
+    return {
+        "vocab_size": config["vocab_size"],
+        "d_model": config["d_model"],
+        "d_ff": config["d_ff"],
+        "num_heads": config["num_heads"],
+        "d_kv": config["d_kv"],
+        "num_encoder_layers": config["num_layers"],
+        "num_decoder_layers": config.get("num_decoder_layers") or config["num_layers"],
+        "mlp": mlp,
+        "relative_buckets": config.get("relative_attention_num_buckets", 32),
+        "relative_max_distance": config.get("relative_attention_max_distance", 128),
+        "dropout_rate": config.get("dropout_rate", 0.1),
+        "norm_epsilon": config.get("layer_norm_epsilon", 1e-6),
+    }
 
 
 def to_hf(model: Any) -> dict[str, Any] | None:
     """config.json of a model; see `families`."""
     body = model.body if isinstance(model, finetuned.FineTuned) else model
-    if not isinstance(body, t5.T5 | t5.Encoder):
+    if not isinstance(body, t5.T5 | t5.Encoder) or type(body.config) is not t5.Config:
         return None
+    kind = "umt5" if body.config.relative_bias_per_layer else "t5"
+    config = {
+        "model_type": kind,
+        "architectures": [_CLASS_PREFIX[kind] + _suffix(model)],
+        **settings_to_hf(body),
+    }
+    head = model.head if isinstance(model, finetuned.FineTuned) else None
+    if isinstance(head, label_heads.SequenceHead):
+        config |= {
+            "eos_token_id": head.pool.token if isinstance(head.pool, label_heads.LastOf) else 1,
+            "classifier_dropout": head.dropout_rates[0],
+        }
+    if isinstance(head, label_heads.TokenHead):
+        config["classifier_dropout"] = head.dropout_rate
+    return config if head is None else config | head_classes.settings(model)
+
+
+def settings_to_hf(body: t5.T5 | t5.Encoder) -> dict[str, Any]:
+    """What config.json says of every kind of T5."""
     ours = body.config
     mlp: Any = body.encoder.layers.mlp
     gated = isinstance(mlp, GatedMlp)
     activation = activation_names.name_of(mlp.activation)
     if gated:
         activation = "gated-" + ("gelu" if activation == "gelu_new" else activation)
-    kind = "umt5" if ours.relative_bias_per_layer else "t5"
-    config = {
-        "model_type": kind,
-        "architectures": [_CLASS_PREFIX[kind] + _suffix(model)],
+    return {
         "vocab_size": ours.vocab_size,
         "d_model": ours.d_model,
         "d_ff": ours.d_ff,
@@ -121,15 +151,6 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         "is_encoder_decoder": isinstance(body, t5.T5),
         "pad_token_id": 0,
     }
-    head = model.head if isinstance(model, finetuned.FineTuned) else None
-    if isinstance(head, label_heads.SequenceHead):
-        config |= {
-            "eos_token_id": head.pool.token if isinstance(head.pool, label_heads.LastOf) else 1,
-            "classifier_dropout": head.dropout_rates[0],
-        }
-    if isinstance(head, label_heads.TokenHead):
-        config["classifier_dropout"] = head.dropout_rate
-    return config if head is None else config | head_classes.settings(model)
 
 
 def _suffix(model: Any) -> str:
@@ -148,11 +169,11 @@ def _suffix(model: Any) -> str:
 def names(model: Any) -> Names:
     """The names of a model's weights; see `families`."""
     if isinstance(model, t5.T5 | t5.Encoder):
-        return Names(_body(model), unused=(*_OLD, "encoder.embed", "decoder.embed", "lm_head."))
+        return Names(body_rules(model), unused=UNUSED)
     suffix = _suffix(model)
     inside = suffix in (head_classes.CLASSES, head_classes.TAGS)
     prefix = "transformer." if inside else ""
-    rules = under(_body(model.body), ours="body/", theirs=prefix)
+    rules = under(body_rules(model.body), ours="body/", theirs=prefix)
     match suffix:
         case "ForSequenceClassification":
             rules += linear("head/pooler/dense", "classification_head.dense")
@@ -165,7 +186,10 @@ def names(model: Any) -> Names:
     return Names(rules, prefix=prefix, unused=tuple(prefix + name for name in stale))
 
 
-def _body(model: t5.T5 | t5.Encoder) -> list[Rule]:
+def body_rules(
+    model: t5.T5 | t5.Encoder, *, encoder_attention: str = "SelfAttention"
+) -> list[Rule]:
+    """The names of weights without a head's, where the encoder's attention has this name."""
     ours = model.config
     copies = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
     rules = [Rule("embedding/table", "shared.weight", aliases=copies)]
@@ -174,7 +198,7 @@ def _body(model: t5.T5 | t5.Encoder) -> list[Rule]:
     for side in ("encoder", "decoder") if isinstance(model, t5.T5) else ("encoder",):
         block = f"{side}.block.{{i}}.layer"
         rules += norm(f"{side}_norm", f"{side}.final_layer_norm", bias=False)
-        parts = [("attention", "attention_norm", "SelfAttention")]
+        parts = [("attention", "attention_norm", encoder_attention)]
         if side == "decoder":
             parts = [
                 ("self_attention", "self_norm", "SelfAttention"),
@@ -191,7 +215,7 @@ def _body(model: t5.T5 | t5.Encoder) -> list[Rule]:
             rules += linear(
                 f"{side}/layers/mlp/{name}", f"{last}.DenseReluDense.{name}", bias=False
             )
-        bias = "layer.0.SelfAttention.relative_attention_bias.weight"
+        bias = f"layer.0.{parts[0][2]}.relative_attention_bias.weight"
         if ours.relative_bias_per_layer:
             rules.append(
                 Rule(f"{side}/layers/relative/table", f"{side}.block.{{i}}.{bias}", TRANSPOSED)

@@ -133,7 +133,10 @@ def _adapters(
         changes = dict(
             change for place in places for change in lora_tensors.written(place, low, of_matrix)
         )
-        settings = lora_tensors.settings(changes) | {"target_modules": targets(changes)}
+        settings = lora_tensors.settings(changes) | {
+            "target_modules": targets(changes),
+            "lora_dropout": next(iter(low.values())).input_dropout,
+        }
         tensors = {
             f"{_START}{module}{end}": x
             for module, change in changes.items()
@@ -245,7 +248,8 @@ class AdapterFiles:
             inner = [module for module, x in vectors.items() if x.shape[0] == 1]
             return ia3_tensors.read(places, vectors, kernels, feedforward=inner)
         changes = {module: self._change(module, parts) for module, parts in given.items()}
-        return lora_tensors.read(places, changes, kernels)
+        rate = self.config.get("lora_dropout") or 0.0
+        return lora_tensors.read(places, changes, kernels, lora_dropout=rate)
 
     def _change(self, module: str, parts: dict[str, np.ndarray]) -> Written:
         if not {A, B} <= parts.keys():

@@ -154,6 +154,8 @@ def read(
     placements: Sequence[Placement],
     changes: Mapping[str, Written],
     kernels: Mapping[str, Any],
+    *,
+    lora_dropout: float = 0.0,
 ) -> Read:
     """The parameters that give the same changes.
 
@@ -161,6 +163,7 @@ def read(
       placements: those of a model.
       changes: {module: its change}, of which all are at one of the placements.
       kernels: {path of a matrix: its kernel}; where there are no magnitudes, shapes are enough.
+      lora_dropout: the rate of dropout in training.
 
     Raises:
       ValueError: a change is that of a larger or smaller matrix.
@@ -201,6 +204,7 @@ def read(
         alpha=_settings(alphas, {"": 1} if others else {}),
         places=places,
         magnitudes=dora,
+        lora_dropout=lora_dropout,
     )
     return Read(adapt, params)
 

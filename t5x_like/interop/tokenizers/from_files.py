@@ -104,7 +104,7 @@ def _sentinels(folder: Path, config: dict[str, Any], model_config: dict[str, Any
     ]
     if numbers:
         return max(numbers) + 1
-    usual = USUAL_EXTRA_IDS if model_config.get("model_type") == "t5" else 0
+    usual = USUAL_EXTRA_IDS if model_config.get("model_type") in ("t5", "longt5") else 0
     extra_ids: int = config.get("extra_ids", usual)
     return extra_ids
 

@@ -56,6 +56,7 @@ FAMILIES = {
     "electra": _BERT,
     "eurobert": dataclasses.replace(_BERT, token_types=False),
     "gpt2": _GPT,
+    "longt5": _T5,
     "longformer": _ROBERTA,
     "mbart": _BART,
     "modernbert": dataclasses.replace(_BERT, token_types=False),

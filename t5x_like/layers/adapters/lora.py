@@ -17,6 +17,7 @@ import numpy as np
 from flax import nnx
 
 from t5x_like.layers.adapters import places as matrices
+from t5x_like.layers.basics.dropout import DropsInputs, dropout
 from t5x_like.layers.basics.modules import ZEROS, Linear, param
 from t5x_like.layers.basics.product import product
 
@@ -31,8 +32,11 @@ OfMatrices = OfLayers | Mapping[str, OfLayers]
 """One for all matrices, or {regular expression: one}, of which the last counts that matches."""
 
 
-class LowRank(Linear):
+class LowRank(Linear, DropsInputs):
     """x W + scale (x A) B: a matrix that keeps its name, and a product of rank R beside it.
+
+    In training, dropout may apply to what A reads (LoRA, table 9). With magnitudes, it then applies
+    to all that is added to x W, as in the published code of DoRA.
 
     With magnitudes, each column of W + scale A B is divided by its norm, which counts as a constant
     in gradients, and multiplied with that of W plus a number that is learned (DoRA, section 4).
@@ -51,6 +55,7 @@ class LowRank(Linear):
         ranks: np.ndarray,
         scales: np.ndarray,
         magnitudes: bool,
+        input_dropout: float = 0.0,
         rngs: nnx.Rngs,
     ) -> None:
         """Stands for a matrix.
@@ -60,9 +65,11 @@ class LowRank(Linear):
           ranks: int [...], at least 0.
           scales: float [...].
           magnitudes: whether the norm of each column is learned apart.
+          input_dropout: the rate of dropout of what A reads.
           rngs: the source of random numbers.
         """
         self.kernel, self.bias, self.dtype = old.kernel, old.bias, old.dtype
+        self.input_dropout = input_dropout
         from_axis, to_axis = old.kernel.get_metadata()["axes"]
         *_, inputs, outputs = old.kernel.shape
         rank = int(ranks.max())
@@ -91,12 +98,20 @@ class LowRank(Linear):
         if self.lora_scale is not None:
             scale = jax.lax.stop_gradient(self.lora_scale[...]).astype(self.dtype)
         a, b = (p[...].astype(self.dtype) for p in (self.lora_a, self.lora_b))
-        y = product(x, self.kernel[...].astype(self.dtype), kept) + scale * (x @ a @ b)
-        if self.lora_magnitude is not None:
+        kernel = self.kernel[...].astype(self.dtype)
+        read = dropout(x, self.dropout_key, rate=self.input_dropout)
+        y, change = product(x, kernel, kept), scale * (read @ a @ b)
+        if self.lora_magnitude is None:
+            y = y + change
+        else:
             whole = self.kernel[...] + scale * (self.lora_a[...] @ self.lora_b[...])
             norms = jax.lax.stop_gradient(column_norms(whole))
             wanted = column_norms(self.kernel[...]) + self.lora_magnitude[...]
-            y = y * (wanted / norms).astype(self.dtype)
+            ratio = (wanted / norms).astype(self.dtype)
+            if read is x:
+                y = (y + change) * ratio
+            else:
+                y = y + (ratio - 1) * (read @ kernel) + ratio * change
         return y if self.bias is None else y + self.bias[...].astype(self.dtype)
 
     def layer_scales(self, params: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -140,6 +155,7 @@ def adapt(
     places: Sequence[str] = ("query", "value"),
     rank_stabilised: bool = False,
     magnitudes: bool = False,
+    lora_dropout: float = 0.0,
 ) -> Any:
     """The model with low-rank changes of its matrices, which change nothing at first.
 
@@ -152,11 +168,14 @@ def adapt(
       places: names of matrices, of `places.NAMES`.
       rank_stabilised: whether their scale is alpha / sqrt(rank) (Kalajdzievski, 2023).
       magnitudes: whether the norm of each column is learned apart (DoRA).
+      lora_dropout: the rate of dropout of what their first matrix reads, in training.
 
     Raises:
-      ValueError: a rank is below 0 or all are 0, there is not one for each layer, or there are no
-        such matrices.
+      ValueError: a rank is below 0 or all are 0, there is not one for each layer, there are no
+        such matrices, or the rate is not from 0 to below 1.
     """
+    if not 0 <= lora_dropout < 1:
+        raise ValueError(f"lora_dropout is a rate from 0 to below 1, not {lora_dropout}")
     ranked = []
 
     def adapted(path: str, matrix: Linear) -> Linear:
@@ -169,7 +188,14 @@ def adapt(
             return matrix
         ranked.append(path)
         of_each = scales(ranks, alphas, rank_stabilised=rank_stabilised)
-        return LowRank(matrix, ranks=ranks, scales=of_each, magnitudes=magnitudes, rngs=rngs)
+        return LowRank(
+            matrix,
+            ranks=ranks,
+            scales=of_each,
+            magnitudes=magnitudes,
+            input_dropout=lora_dropout,
+            rngs=rngs,
+        )
 
     model = matrices.replace(model, places, adapted)
     if not ranked:

@@ -60,9 +60,9 @@ class RelativeBias(nnx.Module):
         self.max_distance = max_distance
         self.scale = scale
 
-    def __call__(self, num_queries: int, num_keys: int) -> jax.Array:
-        """Float32 [1, H, L, M], positions counted from 0 on both sides."""
-        bias_HR = self._at(jnp.arange(1 - num_queries, num_keys))
+    def __call__(self, num_queries: int, num_keys: int, *, first: int = 0) -> jax.Array:
+        """Float32 [1, H, L, M], positions counted from 0 for queries, from `first` for keys."""
+        bias_HR = self._at(jnp.arange(1 - num_queries, num_keys) + first)
         bias_1HLM = _toeplitz(bias_HR, num_queries, num_keys)[None]
         return constrain(bias_1HLM, None, "heads", "length", None)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -92,6 +93,73 @@ def saves(mask: Mask | None, length: int) -> bool:
     return 2 * _Cut.of(mask, length, None).keys <= length
 
 
+class Beside(NamedTuple):
+    """Keys that all queries may see, besides those near them.
+
+    Attributes:
+      memory: their keys and values, [B, G, H, K].
+      mask: how queries see them; what it says of keys is [B, G].
+      places: int32 [B, G], those of keys of the row; None: they are no keys of the row.
+      bias: from places of queries, int32 [C], to float that broadcasts to [B, H, C, G]; None: 0.
+    """
+
+    memory: KeysValues
+    mask: Mask
+    places: jax.Array | None = None
+    bias: Callable[[jax.Array], jax.Array] | None = None
+
+    def logits(self, q_BCHK: jax.Array, near: Mask, queries_C: jax.Array) -> jax.Array:
+        """[B, H, C, G], for a block of queries, of which `near` says what there is to say."""
+        mask = dataclasses.replace(self.mask, queries=near.queries)
+        seen = mask.dense(q_BCHK.shape[1], self.memory.keys.shape[1])
+        bias = None if self.bias is None else self.bias(queries_C)
+        return masked_logits(q_BCHK, self.memory.keys, seen=seen, bias=bias)
+
+    def columns(self, length: int) -> tuple[jax.Array, int]:
+        """The numbers of their probabilities, of all those of a query, int32 [B|1, G]."""
+        if self.places is not None:
+            return self.places, length
+        count = self.memory.keys.shape[1]
+        return length + jnp.arange(count)[None], length + count
+
+
+def with_keys_beside(
+    q_BLHK: jax.Array,
+    memory: KeysValues,
+    *,
+    mask: Mask,
+    block: int,
+    near_bias: jax.Array | None,
+    beside: Beside | None,
+    drop: Dropping | None,
+) -> jax.Array:
+    """Attention through a window and to keys beside it, in one softmax: values [B, L, H, K].
+
+    Args:
+      q_BLHK: the queries.
+      memory: the keys and values of the row, [B, L, H, K].
+      mask: has a window; nothing is chosen.
+      block: C, how many queries are taken at a time.
+      near_bias: float, broadcasts to [B, H, C, S], of the queries of any block and the keys around
+        it, from as many places before its first query as the window reaches; `keys_of_block` is S.
+      beside: the other keys; None: there are none.
+      drop: dropout of the probabilities.
+
+    Raises:
+      ValueError: the mask is none of a window by places, or the dropout does not draw `counter`.
+    """
+    if reason := unsuited(q_BLHK, memory, mask=mask, bias=None, drop=drop):
+        raise ValueError(f"attention through a window and beside it: {reason}")
+    cut = _Cut.of(mask, q_BLHK.shape[1], block)
+    return _near(cut, q_BLHK, memory, mask, near_bias=near_bias, beside=beside, drop=drop)
+
+
+def keys_of_block(mask: Mask, length: int, block: int) -> tuple[int, int, int]:
+    """C and S of a row of this length, and how many keys are before the first query."""
+    cut = _Cut.of(mask, length, block)
+    return cut.size, cut.keys, cut.before
+
+
 class _Cut(NamedTuple):
     """How a row is cut: N blocks of C queries; a block sees S keys from `before` its first on."""
 
@@ -151,20 +219,6 @@ class _Block(NamedTuple):
     bias: jax.Array | None
 
 
-class _Beside(NamedTuple):
-    """Keys that all queries may see besides those near them, their places [B, G], and how."""
-
-    memory: KeysValues
-    places: jax.Array
-    mask: Mask
-
-    def logits(self, block: _Block, near: Mask) -> jax.Array:
-        """[B, H, C, G], for the queries of a block."""
-        mask = dataclasses.replace(self.mask, queries=near.queries)
-        seen = mask.dense(block.q.shape[1], self.memory.keys.shape[1])
-        return masked_logits(block.q, self.memory.keys, seen=seen, bias=None)
-
-
 def _near(
     cut: _Cut,
     q_BLHK: jax.Array,
@@ -173,9 +227,10 @@ def _near(
     *,
     bias: jax.Array | None = None,
     drop: Dropping | None = None,
-    beside: _Beside | None = None,
+    near_bias: jax.Array | None = None,
+    beside: Beside | None = None,
 ) -> jax.Array:
-    """The values [B, L, H, K]."""
+    """The values [B, L, H, K]; a bias is that of all pairs, or one of the near keys."""
     rows = len(q_BLHK)
     blocks = _Block(
         jnp.arange(cut.blocks),
@@ -198,18 +253,21 @@ def _near(
         columns_S = first - cut.before + jnp.arange(cut.keys)
         whole = _placed(block.mask, queries_C, columns_S)
         seen = whole.dense(cut.size, cut.keys)
-        logits = masked_logits(block.q, block.memory.keys, seen=seen, bias=block.bias)
+        bias = near_bias if block.bias is None else block.bias
+        logits = masked_logits(block.q, block.memory.keys, seen=seen, bias=bias)
         exists_S = (columns_S >= 0) & (columns_S < cut.length)
         logits = jnp.where(exists_S, logits, -jnp.inf)
-        values = block.memory.values
+        values, columns, last = block.memory.values, columns_S, cut.length
         if beside is not None:
-            logits = jnp.concatenate([logits, beside.logits(block, whole)], axis=-1)
+            more = beside.logits(block.q, whole, queries_C)
+            logits = jnp.concatenate([logits, more], axis=-1)
             values = jnp.concatenate([values, beside.memory.values], axis=1)
-            seen_keys = jnp.broadcast_to(columns_S, (rows, cut.keys))
-            columns_S = jnp.concatenate([seen_keys, beside.places], axis=1)
+            others, last = beside.columns(cut.length)
+            near_columns = jnp.broadcast_to(columns_S, (len(others), cut.keys))
+            columns = jnp.concatenate([near_columns, others], axis=1)
         p_BHCS = jax.nn.softmax(logits, axis=-1)
         if drop is not None:
-            p_BHCS = drop.of_part(p_BHCS, queries_C, columns_S, of=(cut.length, cut.length))
+            p_BHCS = drop.of_part(p_BHCS, queries_C, columns, of=(cut.length, last))
         return jnp.einsum("bhcs,bshk->bchk", p_BHCS.astype(values.dtype), values)
 
     return cut.joined(jax.lax.map(of_block, blocks))
@@ -260,7 +318,7 @@ def _with_chosen(
             present=keys.of(present_BL) & keys.exists,
             keys=_cut_traits(near.keys, rows, keys.of),
         )
-        beside = _Beside(KeysValues(*map(keys.of, memory)), keys.places, seen)
+        beside = Beside(KeysValues(*map(keys.of, memory)), seen, places=keys.places)
         # A chosen key is seen beside, and not once more where it is near.
         near = dataclasses.replace(near, present=present_BL & ~of_keys)
     values = _near(cut, q_BLHK, memory, near, drop=drop, beside=beside)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 from t5x_like.core.counter_random import is_counter, joined_halves, sixteen_bits
@@ -40,11 +41,39 @@ class Dropouts:
 NO_DROPOUT = Dropouts()
 
 _NUMBERS = 2**16
+_OF_MATRICES = 0x6C6F7261
+"""What is folded into the key of a layer for its matrices: no part of the layer has that key."""
 
 
 def subkeys(key: jax.Array | None, n: int) -> Sequence[jax.Array | None]:
     """`n` independent keys; `n` times None where `key` is None (deterministic)."""
     return [None] * n if key is None else list(jax.random.split(key, n))
+
+
+class DropsInputs(nnx.Module):
+    """A part of a layer that drops units of what it reads in training, with a key of its own.
+
+    Attributes:
+      input_dropout: the rate.
+      dropout_key: the key, which `give_keys` sets where a layer runs; None: nothing is dropped.
+    """
+
+    input_dropout: float = 0.0
+    dropout_key: jax.Array | None = None
+
+
+def give_keys(layer: nnx.Module, key: jax.Array | None) -> None:
+    """Gives each part of a layer that drops its inputs a key of its own.
+
+    Args:
+      layer: a layer as it runs once, a copy of what the model stores.
+      key: that of the layer; None: without dropout.
+    """
+    if key is None:
+        return
+    parts = [part for _, part in nnx.iter_graph(layer) if isinstance(part, DropsInputs)]
+    for number, part in enumerate(part for part in parts if part.input_dropout):
+        part.dropout_key = jax.random.fold_in(jax.random.fold_in(key, _OF_MATRICES), number)
 
 
 def dropout(

@@ -100,6 +100,10 @@ class EncoderDecoder(TargetLoss):
         """The bias of self-attention, [1, H, L, L], or of the query at `position`, [1, H, 1, L]."""
         return None
 
+    def encoder_view(self, mask: Mask, length: int) -> View:
+        """What the encoder's layers look through, in rows of this length."""
+        return View(mask=mask, bias=self.bias(length, side="encoder"))
+
     def hidden(
         self,
         batch: Batch,
@@ -157,7 +161,7 @@ class EncoderDecoder(TargetLoss):
         )
         hidden = self.encoder.encode(
             self.embedded(tokens_BM, first, side="encoder", positions_BL=positions_BM),
-            views=View(mask=mask, bias=self.bias(tokens_BM.shape[1], side="encoder")),
+            views=self.encoder_view(mask, tokens_BM.shape[1]),
             heads_BNH=heads_BNH,
             key=stack,
             want=want,
@@ -253,7 +257,7 @@ class EncoderDecoder(TargetLoss):
         )
         # Two products a pair: one with the keys, one with the values.
         per_pair = 2 * self.config.num_heads * self.config.d_kv
-        encoder_pairs = masks.visible_pairs(encoder_BM, encoder_BM)
+        encoder_pairs = self.encoder_pairs(encoder_BM)
         decoder_pairs = masks.visible_pairs(decoder_BL, decoder_BL, causal=True)
         decoder_pairs += masks.visible_pairs(decoder_BL, encoder_BM)
         pairs = encoder_pairs * self.encoder.num_layers + decoder_pairs * self.decoder.num_layers
@@ -261,6 +265,10 @@ class EncoderDecoder(TargetLoss):
         return accounting.step_flops(
             per_input * inputs + (per_target + head) * targets + per_pair * pairs
         )
+
+    def encoder_pairs(self, segments_BM: jax.Array) -> jax.Array:
+        """How many pairs of a query and a key a layer of the encoder computes, float32 []."""
+        return masks.visible_pairs(segments_BM, segments_BM)
 
     def _segments(self, batch: Batch) -> tuple[jax.Array, jax.Array]:
         """Each token's example, from 1; 0 is padding."""

@@ -17,6 +17,7 @@ from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.attention.kernel_choice import forming_probabilities
 from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.view import View, Views, views_of
+from t5x_like.layers.basics.dropout import give_keys
 from t5x_like.layers.stacks.blocks import DecoderLayer, Parts, insert
 from t5x_like.layers.stacks.encoder import all_states, by_layer
 from t5x_like.layers.stacks.stack import Body, Stack
@@ -90,6 +91,7 @@ class DecoderStack(Stack):
         def reading(view: View) -> Body:
             def body(layer: DecoderLayer, x_BLD: jax.Array, of_layer: tuple) -> tuple:
                 key, own_BH, cross_BH = of_layer
+                give_keys(layer, key)
                 x_BLD, attention = layer(
                     x_BLD,
                     encoded_BMD,

@@ -16,6 +16,7 @@ from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.layers.attention.attention_kernels import KeysValues
 from t5x_like.layers.attention.kernel_choice import forming_probabilities
 from t5x_like.layers.attention.view import View, Views, views_of
+from t5x_like.layers.basics.dropout import give_keys
 from t5x_like.layers.stacks.blocks import EncoderLayer, Parts, insert
 from t5x_like.layers.stacks.stack import Body, Stack
 
@@ -83,6 +84,7 @@ class EncoderStack(Stack):
         def reading(view: View) -> Body:
             def body(layer: EncoderLayer, x_BLD: jax.Array, of_layer: tuple) -> tuple:
                 key, heads_BH = of_layer
+                give_keys(layer, key)
                 x_BLD, p_BHLL = layer(x_BLD, view=view.with_heads(heads_BH), key=key)
                 return x_BLD, (x_BLD if want.states else None, p_BHLL if want.attention else None)
 

@@ -14,13 +14,13 @@ from t5x_like.layers.attention.attention_kernels import Kernel
 from t5x_like.layers.attention.kernel_choice import automatic
 from t5x_like.layers.stacks.remat import Policy, policy
 
-_KINDS: Mapping[Any, tuple[type, str]] = {
-    "int": (numbers.Integral, "a whole number"),
-    "float": (numbers.Real, "a number"),
-    "bool": (bool, "True or False"),
+_KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {
+    "int": ((numbers.Integral,), "a whole number"),
+    "int | None": ((numbers.Integral, type(None)), "a whole number or None"),
+    "float": ((numbers.Real,), "a number"),
+    "bool": ((bool,), "True or False"),
 }
-"""For a field's type, the type of its values, and its name in messages."""
-_NUMBERS = (numbers.Integral, numbers.Real)
+"""For a field's type, the types of its values, and their name in messages."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,8 +50,10 @@ class Transformer:
         for field in dataclasses.fields(self):
             name: str = field.name
             value: Any = getattr(self, name)
-            kind, what = _KINDS.get(getattr(field.type, "__name__", field.type), (object, ""))
-            if not _fits(value, kind):
+            kinds, what = _KINDS.get(
+                getattr(field.type, "__name__", field.type), ((object, bool), "")
+            )
+            if not _fits(value, kinds):
                 raise ValueError(f"{family}.Config.{name} must be {what}, got {value!r}")
             if name.endswith("_rate") or name == "label_smoothing":
                 if not 0.0 <= value < 1.0:
@@ -83,8 +85,9 @@ class Transformer:
         return self.d_model // self.num_heads
 
 
-def _fits(value: Any, kind: type) -> bool:
-    return isinstance(value, kind) and not (isinstance(value, bool) and kind in _NUMBERS)
+def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
+    """Whether it is of one of the types; True and False are no numbers."""
+    return isinstance(value, kinds) and not (isinstance(value, bool) and bool not in kinds)
 
 
 def _is_floating(dtype: DTypeLike) -> bool:

@@ -23,7 +23,7 @@ from t5x_like.layers.attention.relative_attention import (
     RelativeAttention,
     RelativeView,
 )
-from t5x_like.layers.basics.dropout import NO_DROPOUT, Dropouts, residual, subkeys
+from t5x_like.layers.basics.dropout import NO_DROPOUT, Dropouts, give_keys, residual, subkeys
 from t5x_like.layers.basics.mlp import Mlp
 from t5x_like.layers.stacks.blocks import Norm, insert
 from t5x_like.layers.stacks.encoder import all_states, by_layer
@@ -213,6 +213,7 @@ class TwoStreamStack(Stack):
 
         def body(layer: TwoStreamLayer, x_BSD: jax.Array, xs: tuple) -> tuple:
             key, memory_BMD, heads_BH = xs
+            give_keys(layer, key)
             new_BMD = None
             if memory_BMD is not None:
                 new_BMD = next_memory(memory_BMD, x_BSD[:, :reuse_len])

@@ -95,18 +95,37 @@ class PerRecord:
     constants: tuple[tuple[str, int], ...] = ()
     specials: int | None = None
 
+    @property
+    def any_length(self) -> bool:
+        """Whether rows may be as long as their tokens."""
+        return self.specials is not None
+
     def row_tokens(self, offsets: Mapping[str, np.ndarray]) -> np.ndarray | None:
         """int [records]: the tokens of each record's row, or of its longest; None if unknown.
 
         Args:
           offsets: int [records + 1] for each feature, the number of tokens before each record.
         """
-        if self.specials is None:
-            return None
+        return np.maximum.reduce(self._sizes(offsets)) if self.any_length else None
+
+    def packed_tokens(self, offsets: Mapping[str, np.ndarray]) -> np.ndarray:
+        """int [records]: the tokens of each record in a packed row, with those of all its groups.
+
+        A group whose last feature is empty has none, as an alternative that is not one.
+        """
+        sizes = self._sizes(offsets)
+        if not self.groups:
+            return np.maximum.reduce(sizes)
+        there = [np.diff(offsets[group[-1]]) > 0 for group in self.groups]
+        return np.sum([size * here for size, here in zip(sizes, there, strict=True)], axis=0)
+
+    def _sizes(self, offsets: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """The tokens of the row of each group, int [records]."""
+        assert self.specials is not None
         groups = self.groups or ([self.pair] if self.pair else [(name,) for name in self.room])
-        sizes = [np.diff(sum(offsets[name] for name in group)) for group in groups]
         most = max(self.room.values(), default=self.pair_room)
-        return np.minimum(np.maximum.reduce(sizes), most) + self.specials
+        sizes = [np.diff(sum(offsets[name] for name in group)) for group in groups]
+        return [np.minimum(size, most) + self.specials for size in sizes]
 
     def cut(self, sample: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The sample with features that are not longer than they may be."""
@@ -149,13 +168,13 @@ class RecordWindows:
       texts: the features that are divided, which are equally long: tokens, or tokens and tags.
       question: the feature that is read before each window, whose further tokens are cut; None
         for none.
-      specials: the special tokens of a row without a question; None where there is one.
+      specials: the special tokens of a row.
     """
 
     windows: TextWindows
     texts: tuple[str, ...]
     question: str | None = None
-    specials: int | None = None
+    specials: int = 0
 
     def sizes(self, offsets: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """The tokens of the questions and of the texts of all records, int [records] each.
@@ -167,20 +186,33 @@ class RecordWindows:
         asked = np.zeros_like(texts) if self.question is None else np.diff(offsets[self.question])
         return asked, texts
 
+    @property
+    def any_length(self) -> bool:
+        """Whether rows may be as long as their tokens; answers are sought in padding, too."""
+        return self.question is None
+
     def row_tokens(self, offsets: Mapping[str, np.ndarray]) -> np.ndarray | None:
-        """int [windows]: the tokens of each window's row; None if unknown, as with a question.
+        """int [windows]: the tokens of each window's row; None where rows have one length.
 
         Args:
           offsets: int [records + 1] for each feature, the number of tokens before each record.
         """
-        if self.specials is None:
-            return None
+        return self.packed_tokens(offsets) if self.any_length else None
+
+    def packed_tokens(self, offsets: Mapping[str, np.ndarray]) -> np.ndarray:
+        """int [windows]: the tokens of each window, and of its question, in a packed row."""
         asked, texts = self.sizes(offsets)
         counts = self.windows.counts(asked, texts)
-        (_, room), (step, _) = (self.windows.window(number, 0, _LONGEST) for number in (0, 1))
-        tokens = np.full(counts.sum(), room)
-        tokens[np.cumsum(counts) - 1] = texts - (counts - 1) * step
-        return tokens + self.specials
+        asked = np.minimum(asked, self.windows.asked)
+        bounds = [
+            self.windows.window(number, question, _LONGEST)
+            for question in range(asked.max(initial=0) + 1)
+            for number in (0, 1)
+        ]
+        ends, steps = np.array(bounds[::2])[asked, 1], np.array(bounds[1::2])[asked, 0]
+        tokens = np.repeat(ends, counts)
+        tokens[np.cumsum(counts) - 1] = texts - (counts - 1) * steps
+        return tokens + np.repeat(asked, counts) + self.specials
 
 
 def pair_sizes(first: int, second: int, room: int) -> tuple[int, int]:

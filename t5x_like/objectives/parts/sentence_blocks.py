@@ -38,6 +38,7 @@ class SentenceBlocks:
       per_segment: tokens that the objective adds to each segment.
       per_document: tokens that the objective adds to each document after the first of a block.
       segments_of: as in `geometry.Planned`. It does not change the plan, so the repr lacks it.
+      constants: names and values of numbers that every sample also holds; the repr lacks them, too.
     """
 
     length: int
@@ -45,6 +46,7 @@ class SentenceBlocks:
     per_segment: int = 0
     per_document: int = 0
     segments_of: str | None = dataclasses.field(default="targets", repr=False)
+    constants: tuple[tuple[str, int], ...] = dataclasses.field(default=(), repr=False)
 
     columns = ("targets_start", "targets_end")
     separators = False

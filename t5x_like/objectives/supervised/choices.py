@@ -69,6 +69,10 @@ class Choices(LabelledRows):
             specials=self.specials,
         )
 
+    def packed_tokens(self, lengths: Mapping[str, int]) -> int:
+        """Those of all alternatives of a text, which share a row."""
+        return len(self.names) * lengths["inputs"]
+
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """A row for each alternative, and the number `labels`."""
         row = FeatureSpec(len(self.names), item=(lengths["inputs"],))

@@ -15,7 +15,6 @@ class Classes(LabelledTexts):
 
     label: ClassVar = Column("label", "label")
     answers: ClassVar = "classes"
-    packs: ClassVar = True
     best_metric: ClassVar = "accuracy"
     scores: ClassVar = ("class_scores", "class_calibration")
     scores_of_rows: ClassVar = ("class_accuracy",)

@@ -36,7 +36,7 @@ class LabelledRows:
     kind: ClassVar = "encoder"
     steps: ClassVar[tuple[str, ...]] = ()
     static: ClassVar = True
-    packs: ClassVar[bool] = False
+    packs: ClassVar[bool] = True
     """Whether a row may hold several texts (`feature_converters.Encoder`)."""
 
     answers: ClassVar[str]
@@ -81,6 +81,10 @@ class LabelledRows:
     def lengths(self, tokens: int) -> dict[str, int]:
         """`inputs` of `tokens` tokens."""
         return {"inputs": tokens}
+
+    def packed_tokens(self, lengths: Mapping[str, int]) -> int:
+        """The tokens of a row that holds several texts."""
+        return lengths["inputs"]
 
     def row(self, texts: Mapping[str, np.ndarray], ids: TokenIds) -> dict[str, np.ndarray]:
         """`inputs`, and `token_type_ids` where the model reads them: int32 [n]."""

@@ -16,7 +16,6 @@ class Numbers(LabelledTexts):
     label: ClassVar = Column("label", "numbers")
     label_feature: ClassVar = FeatureSpec(None, "float32")
     answers: ClassVar = "numbers"
-    packs: ClassVar = True
     best_metric: ClassVar = "pearson"
     scores: ClassVar = ("number_scores",)
 

@@ -15,7 +15,6 @@ class Ordered(LabelledTexts):
 
     label: ClassVar = Column("label", "label")
     answers: ClassVar = "ordered"
-    packs: ClassVar = True
     best_metric: ClassVar = "quadratic_kappa"
     scores: ClassVar = ("ordered_scores",)
 

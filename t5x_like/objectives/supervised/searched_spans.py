@@ -23,6 +23,7 @@ class SearchedSpans(Spans):
     context_first: bool = True
 
     answers: ClassVar = "searched spans"
+    packs: ClassVar = False
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """Those of `Spans`; `answer_mask`, of the same length as `inputs`; `is_impossible`."""

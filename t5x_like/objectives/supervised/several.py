@@ -40,7 +40,10 @@ class Several(LabelledTexts):
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """Those of a row, and `labels`, 1 for each class that holds."""
-        return {**super().features(lengths), "labels": FeatureSpec(self.num_labels, "float32")}
+        return {
+            **super().features(lengths),
+            "labels": FeatureSpec(None, "float32", (self.num_labels,)),
+        }
 
     def __call__(
         self, sample: Mapping[str, np.ndarray], rng: np.random.Generator, ids: TokenIds

@@ -77,7 +77,9 @@ class Spans(LabelledRows):
         """
         room = masking.text_room(lengths, self.specials, texts=2)
         division = windows.Windows(room, self.question_tokens, self.stride)
-        return RecordWindows(division, texts=("context",), question="inputs")
+        return RecordWindows(
+            division, texts=("context",), question="inputs", specials=self.specials
+        )
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """Those of a row, and numbers: of the answer, of [CLS], of the text's first token."""

@@ -47,7 +47,6 @@ class Tags(LabelledRows):
     stride: int | None = None
 
     answers: ClassVar = "tags"
-    packs: ClassVar = True
     best_metric: ClassVar = "entity_f1"
     measures: ClassVar = ("entity_scores", "word_accuracy")
 

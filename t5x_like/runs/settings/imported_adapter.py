@@ -24,7 +24,7 @@ _OUT = "head/out/kernel"
 _FORMS = {head_classes.CLASSES: "classes", head_classes.TAGS: "tags", head_classes.SPANS: "spans"}
 
 
-def write(target: str, source: Path, *, base: str, architecture: str | None = None) -> list[str]:
+def write(target: str, source: Path, *, base: str, architecture: str | None = None) -> None:
     """Writes an adapter beside its base.
 
     Args:
@@ -32,9 +32,6 @@ def write(target: str, source: Path, *, base: str, architecture: str | None = No
       source: the directory of PEFT.
       base: the directory of a run or an import, which has the parameters that do not train.
       architecture: the transformers class with the head of the files; None as its `task_type` says.
-
-    Returns:
-      Notes about settings of training that are not read.
 
     Raises:
       ValueError: it has no counterpart here, or belongs to another base.
@@ -72,8 +69,6 @@ def write(target: str, source: Path, *, base: str, architecture: str | None = No
         bases=bases,
         labels=files.labels,
     )
-    dropout = files.config.get("lora_dropout")
-    return [f"lora_dropout = {dropout} is a setting of training and is not read"] * bool(dropout)
 
 
 def _ending(files: AdapterFiles, architecture: str | None) -> str | None:

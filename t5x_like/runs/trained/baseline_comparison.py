@@ -14,6 +14,7 @@ from t5x_like.data.streams import mixtures, stream
 from t5x_like.data.vocabulary_choice import alone
 from t5x_like.evaluation import baselines
 from t5x_like.evaluation.evaluator import evaluate, with_row_names
+from t5x_like.evaluation.tasks import one_target
 from t5x_like.evaluation.tasks.in_training import Measuring, TaskEvaluation
 from t5x_like.evaluation.unigram import text_counts, unigram_metrics
 from t5x_like.runs.trained.teacher_forced import TeacherForced
@@ -65,6 +66,8 @@ def columns(
         if len(read) < len(examples):
             of_all = f"{len(read):,} of {len(examples):,} held-out rows"
             report(f"note: {task.name}: {of_all}, spread evenly")
+        if (warning := one_target.of_rows(examples, "validation")) is not None:
+            report(warning)
         columns_of[task.name] = {
             who: with_row_names(metrics, task.objective)
             for who, metrics in compared.columns([*rows], counts[task.name], task).items()

@@ -17,6 +17,7 @@ from t5x_like.data.corpora.corpus import Corpus
 from t5x_like.data.corpora.named_fields import NamedFields
 from t5x_like.data.dataset_names import Withheld
 from t5x_like.data.rows import late_steps
+from t5x_like.data.rows.feature_converters import unpacked
 from t5x_like.data.samples.order import spread
 from t5x_like.data.samples.randomness import EVALUATION_SEED
 from t5x_like.data.streams import mixtures
@@ -25,6 +26,7 @@ from t5x_like.data.task import in_words
 from t5x_like.evaluation.task_metrics import decoder, measured
 from t5x_like.evaluation.tasks import answers, several_targets
 from t5x_like.evaluation.tasks.evaluated_task import EvaluatedTask, open_task
+from t5x_like.objectives.supervised.labelled_rows import LabelledRows
 from t5x_like.runs.checks import preflight
 
 if TYPE_CHECKING:
@@ -259,10 +261,12 @@ def _rows(model: TrainedRun, task: Task, split: str) -> Examples:
             f"task {task.name!r} has the labels {task.label_names}, but the run has learned "
             f"{model.labels or 'none'}: their numbers would mean other classes"
         )
+    converter = model.run.feature_converter
     (examples,) = mixtures.examples(
         [task],
         split,
-        converter=model.run.feature_converter,
+        # Files are one split, which is called as that of training, whose rows may be packed.
+        converter=unpacked(converter) if isinstance(task.objective, LabelledRows) else converter,
         seed=EVALUATION_SEED,
         rows=model.rows,
         alone=True,

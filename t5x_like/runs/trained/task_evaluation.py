@@ -14,7 +14,7 @@ from t5x_like.core.protocols.answers import Answers
 from t5x_like.data.streams import stream
 from t5x_like.evaluation.evaluator import with_row_names, with_token_names
 from t5x_like.evaluation.task_metrics import ask, fields_read, measure
-from t5x_like.evaluation.tasks import answers, labelled_task
+from t5x_like.evaluation.tasks import answers, labelled_task, one_target
 from t5x_like.evaluation.tasks.evaluated_task import EvaluatedTask
 from t5x_like.evaluation.tasks.predictions import AnswersSoFar
 from t5x_like.runs.trained.baseline_comparison import Columns
@@ -62,6 +62,8 @@ def columns(
             )
             columns_of[task.name] = {"trained": values}
         else:
+            if (warning := one_target.of_rows(task, named.split)) is not None:
+                report(warning)
             at_most = None if named.at_most is None else -(-named.at_most // model.rows)
             rows = stream.eval_stream(task, batch_size=model.rows, max_batches=at_most)
             batches = (batch_to_device(model, batch) for batch in rows)
@@ -96,6 +98,8 @@ def _text_to_text(
     """All metrics of a task; writes its predictions."""
     for line in task.cut():
         report(f"note: {line}")
+    if (warning := one_target.of_texts(task)) is not None:
+        report(warning)
     shown = len(task.examples)
     if shown < task.total:
         report(f"note: {task.name}: {shown:,} of {task.total:,} examples, spread evenly")

@@ -78,7 +78,12 @@ SIZES: dict[str, dict[str, Any]] = {
 CLASSES, TAGS = "ForSequenceClassification", "ForTokenClassification"
 WRITES = "ForConditionalGeneration"
 LORA: dict[str, dict[str, Any]] = {
-    "Bert": {"r": 4, "lora_alpha": 8, "rank_pattern": {"layer.1.attention.self.query": 2}},
+    "Bert": {
+        "r": 4,
+        "lora_alpha": 8,
+        "lora_dropout": 0.2,
+        "rank_pattern": {"layer.1.attention.self.query": 2},
+    },
     "Electra": {"r": 3, "target_modules": ["query", "dense"], "exclude_modules": ".*classifier.*"},
     "GPT2": {"r": 2, "lora_alpha": 5, "fan_in_fan_out": True},
     "T5": {"r": 4, "use_rslora": True},
@@ -189,6 +194,7 @@ def test_peft_s_adapter_is_ours_and_ours_is_peft_s(
     parity.close(answers(model, head, family), again.eval()(**theirs).logits)
     said = json.loads((tmp_path / "again" / "adapter_config.json").read_text())
     assert said["task_type"] == config().task_type
+    assert said.get("lora_dropout") == getattr(config(), "lora_dropout", None)
 
 
 def same_gradients(gradients: Any, ours: str, theirs: Any) -> None:

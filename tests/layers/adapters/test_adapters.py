@@ -13,6 +13,7 @@ import pytest
 from flax import nnx
 
 from t5x_like.layers.adapters import bottleneck, ia3, lora, merging, places, prefix, prompt
+from t5x_like.layers.basics import dropout
 from t5x_like.layers.basics.modules import Linear
 from t5x_like.models import bert, t5
 from t5x_like.training.optimization.parameter_paths import by_path
@@ -169,6 +170,33 @@ def test_lora_and_dora_are_as_their_papers_say() -> None:
     norms = np.linalg.norm(changed, axis=0)
     want = x @ (changed / norms * (np.linalg.norm(kernel, axis=0) + extra)) + bias
     np.testing.assert_allclose(new(x), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("magnitudes", [False, True])
+def test_dropout_is_of_what_the_first_matrix_reads(magnitudes: bool) -> None:
+    rng, size, rate = np.random.default_rng(0), 40, 0.25
+    init = nnx.initializers.normal(1.0)
+    old = Linear((size, size), (None, None), init=init, dtype="float32", rngs=nnx.Rngs(0))
+    of_each: dict[str, Any] = {"ranks": np.array(size), "scales": np.array(2.0)}
+    new = lora.LowRank(old, **of_each, magnitudes=magnitudes, input_dropout=rate, rngs=nnx.Rngs(1))
+    x, kernel = rng.uniform(1, 2, (100, size)).astype(np.float32), np.asarray(old.kernel[...])
+    # Both matrices together change nothing, so that what A has read is seen.
+    new.lora_a[...] = new.lora_b[...] = np.eye(size, dtype=np.float32)  # type: ignore[index]
+    in_evaluation = new(x)
+    dropout.give_keys(new, jax.random.key(0))
+    ratio = np.float32(1)
+    if magnitudes:
+        ratio = np.linalg.norm(kernel, axis=0) / np.linalg.norm(kernel + 2 * np.eye(size), axis=0)
+    np.testing.assert_allclose(in_evaluation, (x @ kernel + 2 * x) * ratio, rtol=1e-3, atol=1e-3)
+    # The published code of DoRA: x W, and all else of what is kept.
+    changes = kernel * (ratio - 1) + 2 * np.eye(size) * ratio
+    read = np.linalg.solve(changes.T, (new(x) - x @ kernel).T).T
+    kept = read > 0.5
+    np.testing.assert_allclose(read, np.where(kept, x / (1 - rate), 0), atol=2e-3)
+    assert abs(1 - kept.mean() - rate) < 4 * math.sqrt(rate * (1 - rate) / kept.size)
+    assert np.ptp(kept.mean(0)) > 0
+    with pytest.raises(ValueError, match="lora_dropout is a rate from 0 to below 1, not 1"):
+        lora.adapt(made(BERT), rngs=nnx.Rngs(0), lora_dropout=1)
 
 
 def test_what_cannot_be_adapted_is_refused() -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from t5x_like.runs.run import Phase
     from t5x_like.runs.settings.finetuning.learned.one_task import OfTask
 
-_ADAFACTOR = ("t5", "mt5", "umt5")
+_ADAFACTOR = ("t5", "mt5", "umt5", "longt5")
 """The families whose settings have Adafactor."""
 _OF_STEPS = ("EPOCHS", "WARMUP_SHARE")
 """Macros that numbers of steps follow; no part of a run reads them."""

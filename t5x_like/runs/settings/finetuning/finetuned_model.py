@@ -28,7 +28,7 @@ _OF_COMPUTING = ("dtype", "kernel", "remat", "scan_unroll")
 _ENDING = re.compile(r"(For[A-Z]\w*|LMHead|(LMHead|DoubleHeads|Encoder|)Model)$")
 _POOLER = "sentence.pooler."
 _OF_OLD_HEADS = ("id2label", "label2id", "problem_type")
-_TEXT_TO_TEXT = ("t5", "mt5", "umt5")
+_TEXT_TO_TEXT = ("t5", "mt5", "umt5", "longt5")
 """The families whose labels are words that they write (T5, section 2.4)."""
 _DROPOUT = 0.1
 """Of text to text, and of T5 with a head (T5, section 3.1.2; BART's settings for summaries)."""

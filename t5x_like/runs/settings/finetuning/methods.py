@@ -46,7 +46,7 @@ def _named(names: Sequence[str]) -> str:
     return rf".*\.({'|'.join(names)})$"
 
 
-_LORA = _Way(5e-4, [_named(lora.TRAINED)], lora.adapt, ("rank", "alpha", "places"))
+_LORA = _Way(5e-4, [_named(lora.TRAINED)], lora.adapt, ("rank", "alpha", "places", "lora_dropout"))
 FULL, UNFREEZING, FEATURES, SOURCE = "full", "unfreezing", "features", "source_encoder"
 _WAYS: Mapping[str, _Way] = {
     FULL: _Way(None),
@@ -85,6 +85,7 @@ class Method(NamedTuple):
       rank, alpha: of LoRA, rsLoRA and DoRA: the rank, and alpha, by which changes are scaled; for
         all matrices, by layer or by path (`lora.adapt`).
       places: the names of the matrices that get new parameters, as in `places.NAMES`.
+      lora_dropout: of LoRA and its kin: the rate of dropout of what the first new matrix reads.
       width: the hidden units of adapters.
       states: the states that the head reads of a frozen body: "mix", "last" or "concat:4"
         (`features.with_states`).
@@ -97,6 +98,7 @@ class Method(NamedTuple):
     rank: OfMatrices | None = None
     alpha: OfMatrices | None = None
     places: Sequence[str] | None = None
+    lora_dropout: float | None = None
     width: int | None = None
     states: str | None = None
     virtual_tokens: int | None = None

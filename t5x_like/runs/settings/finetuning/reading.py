@@ -15,6 +15,7 @@ from t5x_like.data.labelled.window_counts import WindowCounts
 from t5x_like.objectives.parts.geometry import RecordWindows
 from t5x_like.objectives.supervised.labelled_rows import LabelledRows
 from t5x_like.objectives.supervised.tags import Tags
+from t5x_like.runs.settings.finetuning import text_to_text
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.data import Vocabulary
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 _DIVIDED = ("classes", "numbers", "several", "spans", "tags")
 """The kinds whose answers to windows are joined (`evaluation.label_metrics`)."""
-_PACKED = ("classes", "numbers", "ordered", "tags")
-"""The kinds of which a row may hold several texts (`LabelledRows.packs`)."""
 _BEFORE_TEXTS = "prompt"
 """The method with virtual tokens before a row."""
 
@@ -52,10 +51,10 @@ class Reading(NamedTuple):
             )
         if self.pieces is not None and kind != "tags":
             raise ValueError(f"pieces are those of words with tags (--kind tags), not of {kind}")
-        if self.pack and kind not in _PACKED:
+        if self.pack and kind == text_to_text.KIND:
             raise ValueError(
-                f"rows that hold several texts are for {', '.join(_PACKED)}, and not for {kind}: "
-                "leave out pack"
+                "rows that hold several texts are for labels, and not for texts to write: leave "
+                "out pack"
             )
 
     def check_model(self, model: FineTunedModel, method: str | None) -> None:
@@ -72,6 +71,17 @@ class Reading(NamedTuple):
             raise ValueError(
                 f"a {model.model_type} reads one text in a row: leave out pack, so that texts of "
                 "like length share batches"
+            )
+
+    def check_length(self, objective: LabelledRows, tokens: int, model: FineTunedModel) -> None:
+        """Raises ValueError where packed rows, for texts of so many tokens, are too long."""
+        row = objective.packed_tokens({"inputs": tokens})
+        if self.pack and model.max_tokens is not None and row > model.max_tokens:
+            most = model.max_tokens * tokens // row
+            raise ValueError(
+                f"all choices of a text are in one packed row, which has {row} tokens for choices "
+                f"of {tokens}, and a {model.model_type} reads rows of {model.max_tokens}: cut "
+                f"choices with a length (--length) of at most {most}, or leave out pack"
             )
 
     def applied(self, objective: LabelledRows, labels: Sequence[str]) -> LabelledRows:

@@ -53,6 +53,7 @@ TRIED: Mapping[str, Tried] = {
     "t5": _T5,
     "mt5": _T5,
     "umt5": _T5,
+    "longt5": Tried((1e-3, 1e-3), (128, 128), None, "Guo et al., 2022, section 4.2.1"),
 }
 """By the family; DistilBERT, GPT-2, mT5 and umT5 take the settings of BERT, GPT and T5."""
 

@@ -121,7 +121,8 @@ class Part(NamedTuple):
         rows = reading.rows(*of_files, vocabulary(self.model))
         if not self.pack:
             return rows
-        return reading.packed(rows, *of_files, vocabulary(self.model), length=lengths["inputs"])
+        length = self.objective.packed_tokens(lengths)
+        return reading.packed(rows, *of_files, vocabulary(self.model), length=length)
 
 
 class Whole(NamedTuple):
@@ -173,7 +174,8 @@ def alone(part: Part) -> Whole:
 
 def is_of_any_length(part: Part, lengths: Mapping[str, int]) -> bool:
     """Whether rows of like length may share batches."""
-    return part.objective.geometry(lengths).specials is not None
+    any_length: bool = part.objective.geometry(lengths).any_length
+    return any_length
 
 
 def learned(
@@ -285,6 +287,7 @@ def _of_labels(
     labels = [*files.labels]
     objective = wanted.read.applied(of_kind.of_family(model.frame, files.fields, labels), labels)
     tokens = wanted.read.length or _tokens(files, vocabulary(model), objective, model)
+    wanted.read.check_length(objective, tokens, model)
     best_metric = labelled.best_metric or _best_metric(objective, files)
     of_labels = (best_metric, labelled, files, lines, wanted.read.pack)
     return Part(model, objective, {"inputs": tokens}, *of_labels)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from t5x_like.runs.trained import merged_runs, soups
+from t5x_like.runs.trained.merging import greedy_soup, merged_runs, soups
 
 
 def models(count: int = 3) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -34,6 +34,32 @@ def test_ties_is_that_of_peft(density: float) -> None:
     np.testing.assert_allclose(got, base + 0.5 * want.numpy(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("higher", [True, False])
+def test_a_greedy_soup_takes_what_makes_it_no_worse(higher: bool) -> None:
+    rng = np.random.default_rng(1)
+    some = rng.normal(size=(7, 3)).astype(np.float32)
+    some[4] = some[2]  # as good, so that it joins
+    sign = 1 if higher else -1
+    measured: list[np.ndarray] = []
+
+    def measure(params: Any) -> float:
+        measured.append(params["w"])
+        return sign * -float(np.square(params["w"]).sum())
+
+    tried = [*greedy_soup.greedy(7, lambda n: {"w": some[n]}, measure, higher=higher)]
+    alone = [sign * measure({"w": x}) for x in some]
+    assert [of.number for of in tried] == sorted(range(7), key=lambda n: -alone[n])
+    kept: list[int] = []
+    for of in tried:
+        assert of.alone == sign * alone[of.number]
+        mean = {"w": np.mean(some[[*kept, of.number]], axis=0)}
+        before = sign * measure({"w": np.mean(some[kept], axis=0)}) if kept else -np.inf
+        assert of.together == pytest.approx(measure(mean), rel=1e-5)
+        assert of.kept == (sign * of.together >= before - 1e-7)
+        kept += [of.number] if of.kept else []
+    assert 1 < len(kept) < 7
+
+
 def test_settings_that_do_not_fit_are_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
     place = str(tmp_path_factory.mktemp("merged") / "new")
     for given, error in (
@@ -41,6 +67,7 @@ def test_settings_that_do_not_fit_are_refused(tmp_path_factory: pytest.TempPathF
         ({"density": 0.5}, "density and scale are settings of ties"),
         ({"how": "ties", "weights": [1, 2]}, "weights are a setting of a mean"),
         ({"how": "ties", "density": 2.0}, "density is above 0 and at most 1, not 2"),
+        ({"how": "greedy", "weights": [1, 2]}, "weights are a setting of a mean, not of greedy"),
         ({"weights": [1]}, "there are 2 runs and 1 weights"),
         ({"steps": [1, 2]}, "steps and last are for the mean of one run"),
     ):

@@ -17,7 +17,7 @@ from t5x_like.core.spelling import nearest
 from t5x_like.interop import mapping
 from t5x_like.runs import run_directory, saved_model
 from t5x_like.runs.init_from import InitFrom
-from t5x_like.runs.trained import merged_model, soups
+from t5x_like.runs.trained.merging import greedy_soup, merged_model, soups
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.optimization.parameter_paths import by_path
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from t5x_like.runs.saved_model import SavedModel
     from t5x_like.training.checkpointing.ranking import WantedStep
 
-WAYS = ("mean", "ties")
+WAYS = ("mean", "ties", "greedy")
 _Combine = Callable[[str, list[np.ndarray]], np.ndarray]
 """One parameter of its path and its values in several models."""
 
@@ -41,6 +41,7 @@ def merge(
     step: WantedStep = None,
     steps: Sequence[int] | None = None,
     last: int | None = None,
+    report: Callable[[str], None] = print,
 ) -> str:
     """Writes one model of the models of several runs, or of several steps of one.
 
@@ -49,8 +50,9 @@ def merge(
     Args:
       directories: runs or imports with parameters of the same shapes; one with adapters is enough.
       target: a new or empty directory, which `load`, `predict`, `finetune` and `export` open.
-      how: "mean" of the parameters (None), a soup; or "ties", the base and what differs from it in
-        all of them (`soups.ties`).
+      how: "mean" of the parameters (None), a soup; "greedy", the mean of those runs that make it no
+        worse on held-out rows (`greedy_soup`); or "ties", the base and what differs from it in all
+        of them (`soups.ties`).
       weights: of a mean, the weight of each run; None for equal ones.
       density, scale: of ties, the share of the differences that is kept (None: 0.2), and their
         factor (None: 1).
@@ -58,6 +60,7 @@ def merge(
       steps: of one run, the checkpoints whose mean is written; the first gives the settings of its
         phase, and `weights` are theirs.
       last: of one run, the number of its newest checkpoints whose mean is written.
+      report: shows a line about each run of a greedy soup.
 
     Returns:
       A line about what was written.
@@ -73,12 +76,21 @@ def merge(
     weights = _checked(len(sources), how, weights=weights, density=density, scale=scale)
     models = [_read(directory, number) for directory, number in sources]
     _check_alike(models)
+    if how == "greedy":
+        models = [models[number] for number in greedy_soup.chosen(models, report)]
+        directories, weights = [m.directory for m in models], [1 / len(models)] * len(models)
     combine: _Combine = lambda path, of_models: soups.mean(of_models, weights)  # noqa: E731
     if how == "ties":
         factor = 1.0 if scale is None else scale
         combine = functools.partial(_with_base, _base(models), density=density or 0.2, scale=factor)
-    first = models[0]
     title = _title(how, directories, models)
+    _write(target, models, combine, title=title)
+    return f"{target}: {title}"
+
+
+def _write(target: str, models: Sequence[SavedModel], combine: _Combine, *, title: str) -> None:
+    """Writes the model of the combined parameters, which is in all else the first."""
+    first = models[0]
     saved_model.write(
         target,
         saved_model.constructor(first.directory, step=first.step),
@@ -88,17 +100,18 @@ def merge(
         files=[] if first.original is None else [*map(Path, first.original.iterdir())],
         labels=first.labels,
     )
-    return f"{target}: {title}"
 
 
 def _title(how: str, directories: Sequence[str], models: Sequence[SavedModel]) -> str:
     """A line about what is merged."""
     named = ", ".join(directories)
+    if len(models) == 1 and how == "greedy":
+        return f"{named} alone, which no other run makes better."
     if len(models) == 1:
         return f"{named}, merged with its adapters."
     if len(directories) < len(models):
         named = f"steps {', '.join(str(model.step) for model in models)} of {named}"
-    return f"The {how} of {named}."
+    return f"The {'greedy soup' if how == 'greedy' else how} of {named}."
 
 
 def _sources(
@@ -171,10 +184,10 @@ def _checked(
     """The weights of a mean; raises ValueError as `merge`."""
     if how not in WAYS:
         raise ValueError(f"there is no way {how!r} to merge{nearest(how, WAYS, of='ways')}")
-    if how == "mean" and not (density is None and scale is None):
+    if how != "ties" and not (density is None and scale is None):
         raise ValueError("density and scale are settings of ties, not of a mean")
-    if how == "ties" and weights is not None:
-        raise ValueError("weights are a setting of a mean, not of ties")
+    if how != "mean" and weights is not None:
+        raise ValueError(f"weights are a setting of a mean, not of {how}")
     if how == "ties" and count < 2:
         raise ValueError("ties is for what several runs agree on: name two at least")
     if density is not None and not 0 < density <= 1:

@@ -1,0 +1,1 @@
+"""One model of several, or of one and its adapters."""
