@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -25,17 +25,13 @@ from t5x_like.layers.families.body import EncoderBody
 from t5x_like.layers.families.encoder_decoder import HEAD_MASKS, EncoderDecoder, Side
 from t5x_like.layers.heads import label_heads
 from t5x_like.layers.stacks import standard_parts
-from t5x_like.layers.stacks.blocks import POST_NORM, PRE_NORM, Placement
+from t5x_like.layers.stacks.blocks import POST_NORM, PRE_NORM, Parts, Placement
 from t5x_like.layers.stacks.decoder import decoder_stack
 from t5x_like.layers.stacks.encoder import encoder_stack
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Batch
     from t5x_like.layers.adapters.source_encoder import SourceEncoder
-
-UNUSED_POSITIONS = 2
-"""Rows of a position table before the row of the first token (fairseq)."""
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(standard_parts.Config):
@@ -57,6 +53,11 @@ class Config(standard_parts.Config):
     label_smoothing: float = 0.0
 
     may_be_zero: ClassVar[tuple[str, ...]] = ("scan_unroll", "pad_id")
+    unused_positions: ClassVar[int] = 2  # rows of a position table before the first token's (fairseq)
+
+    def positions_of(self, side: Side) -> int:
+        """The positions of a side's rows."""
+        return self.max_positions
 
     @property
     def placement(self) -> Placement:
@@ -78,10 +79,10 @@ def _zero_at(row: int, init: Init) -> Init:
     return lambda *args: init(*args).at[row].set(0.0)
 
 
-def positioned_input(config: Config, rngs: nnx.Rngs) -> PositionedInput:
+def positioned_input(config: Config, rngs: nnx.Rngs, *, side: Side) -> PositionedInput:
     """Adds positions to a side's token vectors, and norms them."""
     return PositionedInput(
-        UNUSED_POSITIONS + config.max_positions,
+        config.unused_positions + config.positions_of(side),
         config.d_model,
         init=config.init,
         norm=standard_parts.norm(config, rngs),
@@ -97,6 +98,7 @@ def embed(
     table: Callable[..., jax.Array],
     entry: PositionedInput,
     config: Config,
+    side: Side,
     positions_BL: jax.Array | None,
 ) -> jax.Array:
     """The input of a side's first layer, [B, L, D]; arguments as in `EncoderDecoder.embedded`.
@@ -105,12 +107,12 @@ def embed(
       ValueError: the rows are longer than there are positions.
     """
     if positions_BL is None:
-        embeddings.check_length(tokens_BL.shape[1], max_positions=config.max_positions)
+        embeddings.check_length(tokens_BL.shape[1], max_positions=config.positions_of(side))
         positions_BL = embeddings.positions_in_row(tokens_BL)
     x_BLD = table(tokens_BL, dtype=config.dtype)
     if config.scale_embedding and isinstance(table, Embedding):
         x_BLD *= config.d_model**0.5
-    return entry(x_BLD, UNUSED_POSITIONS + positions_BL, key)
+    return entry(x_BLD, config.unused_positions + positions_BL, key)
 
 
 def _bias(config: Config, rngs: nnx.Rngs) -> nnx.Param:
@@ -129,10 +131,13 @@ class Bart(EncoderDecoder):
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         made_of = standard_parts.parts(config, config.placement)
         self.embedding = token_table(config, rngs)
-        self.encoder_entry = below(positioned_input(config, rngs), stack="encoder")
-        self.decoder_entry = below(positioned_input(config, rngs), stack="decoder")
+        self.encoder_entry = below(positioned_input(config, rngs, side="encoder"), stack="encoder")
+        self.decoder_entry = below(positioned_input(config, rngs, side="decoder"), stack="decoder")
         self.encoder = encoder_stack(
-            config, made_of, num_layers=config.num_encoder_layers, rngs=rngs
+            config,
+            self.encoder_parts(config),
+            num_layers=config.num_encoder_layers,
+            rngs=rngs,
         )
         self.decoder = decoder_stack(
             config, made_of, num_layers=config.num_decoder_layers, rngs=rngs
@@ -141,8 +146,12 @@ class Bart(EncoderDecoder):
         self.decoder_norm = above(standard_parts.norm(config, rngs)) if config.pre_norm else None
         self.logits_bias = _bias(config, rngs) if config.logits_bias else None
         self.padding = config.pad_id
-        self.max_positions = config.max_positions
+        self.max_positions = config.positions_of("decoder")
         self.config = config
+
+    def encoder_parts(self, config: Any) -> Parts:
+        """The parts of the encoder's layers."""
+        return standard_parts.parts(config, config.placement)
 
     def embedded(
         self,
@@ -162,6 +171,7 @@ class Bart(EncoderDecoder):
             table=table,
             entry=self.encoder_entry if side == "encoder" else self.decoder_entry,
             config=self.config,
+            side=side,
             positions_BL=positions_BL,
         )
 
@@ -183,8 +193,10 @@ class Reader(EncoderBody, nnx.Module):
     the language in mBART.
     """
 
+    kind: ClassVar[type[Bart]] = Bart
+
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
-        self.model = Bart(config, rngs=rngs)
+        self.model = self.kind(config, rngs=rngs)
         self.padding = config.pad_id
         self.config = config
 

@@ -34,7 +34,7 @@ class BartDecoder(DecoderOnly):
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         made_of = standard_parts.parts(config, config.placement)
         self.embedding = bart.token_table(config, rngs)
-        self.entry = bart.positioned_input(config, rngs)
+        self.entry = bart.positioned_input(config, rngs, side="decoder")
         self.stack = encoder_stack(config, made_of, num_layers=config.num_decoder_layers, rngs=rngs)
         self.norm = above(made_of.norm(rngs)) if config.pre_norm else None
         self.max_positions = config.max_positions
@@ -53,6 +53,7 @@ class BartDecoder(DecoderOnly):
             table=self.embedding,
             entry=self.entry,
             config=self.config,
+            side="decoder",
             positions_BL=positions_BL,
         )
 

@@ -190,7 +190,7 @@ class Encoder(Sides):
             batch["encoder_input_tokens"],
             key,
             mask_BM=batch.get("encoder_attention_mask"),
-            segments_BM=batch.get("encoder_segment_ids"),
+            traits=self.encoder_traits(batch),
             heads_BNH=batch.get("encoder_head_mask"),
             want=want,
         )

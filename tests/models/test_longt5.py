@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from t5x_like.layers.attention.masks import Traits
 from t5x_like.layers.basics.mlp import GatedMlp
 from t5x_like.models import longt5, t5
 
@@ -45,11 +46,11 @@ def test_it_is_a_t5_up_to_a_radius_and_a_token(config, length, same):
 def test_texts_of_a_packed_row_are_as_alone():
     model, both = made(LOCAL), tokens(1, 60)
     segments = jnp.asarray([[1] * 25 + [2] * 35])
-    packed = model.encode(both, segments_BM=segments).last
+    packed = model.encode(both, traits=Traits(segments=segments)).last
     alone = [model.encode(both[:, :25]).last, model.encode(both[:, 25:]).last]
     np.testing.assert_allclose(packed, jnp.concatenate(alone, axis=1), atol=1e-5)
     with pytest.raises(ValueError, match="would mix the texts of a packed row"):
-        made(CONFIG).encode(both, segments_BM=segments)
+        made(CONFIG).encode(both, traits=Traits(segments=segments))
 
 
 def test_memory_grows_with_the_length():

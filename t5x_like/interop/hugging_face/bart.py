@@ -43,18 +43,20 @@ _ATTENTIONS = {
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_proj"}
 
 # Our setting: its name in config.json, and Hugging Face's default.
-_SETTINGS = {
+SETTINGS: Mapping[str, tuple[str, Any]] = {
     "vocab_size": ("vocab_size", 50265),
     "d_model": ("d_model", 1024),
     "num_encoder_layers": ("encoder_layers", 12),
     "num_decoder_layers": ("decoder_layers", 12),
-    "max_positions": ("max_position_embeddings", 1024),
     "pad_id": ("pad_token_id", 1),
-    "scale_embedding": ("scale_embedding", False),
     "dropout_rate": ("dropout", 0.1),
     "attention_dropout_rate": ("attention_dropout", 0.0),
     "activation_dropout_rate": ("activation_dropout", 0.0),
     "init_std": ("init_std", 0.02),
+}
+_OF_BART = {
+    "max_positions": ("max_position_embeddings", 1024),
+    "scale_embedding": ("scale_embedding", False),
 }
 _ENDS = {"bos_token_id": 0, "eos_token_id": 2, "forced_eos_token_id": None}
 # mBART's decoder starts with a language; nothing forces generation to end.
@@ -96,6 +98,14 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[A
     ours = _config(config, logits_bias=head == _GENERATION)
     if head == _GENERATION:
         return functools.partial(bart.Bart, ours)
+    body = functools.partial(bart.Reader, ours)
+    return of_task(head, body, config=config, default_labels=_DEFAULT_LABELS[kind])
+
+
+def of_task(
+    head: str, body: functools.partial[Any], *, config: Mapping[str, Any], default_labels: int = 2
+) -> functools.partial[Any]:
+    """The body with the head of a task, by the end of its class; or without a head."""
     rate = config.get("classifier_dropout") or 0.0
     of_sequence = functools.partial(
         label_heads.SequenceHead,
@@ -105,10 +115,10 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[A
     )
     constructor = head_classes.fine_tuned(
         head,
-        functools.partial(bart.Reader, ours),
+        body,
         made_with=head_classes.Heads(of_sequence),
         config=config,
-        default_labels=_DEFAULT_LABELS[kind],
+        default_labels=default_labels,
     )
     assert constructor is not None  # the class knows all of `_TASKS`
     return constructor
@@ -116,12 +126,13 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[A
 
 def constructor_for(make: functools.partial, weights: Any) -> functools.partial:
     """The constructor for what the weights hold: a bias of zeros, a buffer there, is none here."""
-    if make.func is not bart.Bart or _LOGITS_BIAS not in weights:
+    made: Any = make.func
+    if not issubclass(made, bart.Bart) or _LOGITS_BIAS not in weights:
         return make
     if np.any(weights.read(_LOGITS_BIAS)):
         return make
     (config,) = make.args
-    return functools.partial(bart.Bart, dataclasses.replace(config, logits_bias=False))
+    return functools.partial(made, dataclasses.replace(config, logits_bias=False))
 
 
 def to_hf(model: Any) -> dict[str, Any] | None:
@@ -131,20 +142,13 @@ def to_hf(model: Any) -> dict[str, Any] | None:
       ValueError: norms have another epsilon, or there is no class with this head.
     """
     config = model.config
-    if not isinstance(config, bart.Config):
+    if type(config) not in (bart.Config, bart_decoder.Config):
         return None
-    if config.norm_epsilon != _EPSILON:
-        raise ValueError(
-            f"bart.Config.norm_epsilon is {config.norm_epsilon}, but Hugging Face's BART has "
-            f"{_EPSILON} and no setting for it"
-        )
     kind, head = "mbart" if config.pre_norm else "bart", _head(model)
     if head not in _ENDINGS:
         raise ValueError(f"Hugging Face has no {_STEMS[kind]}{head}: it cannot be exported")
     decodes = head == _DECODER
-    settings = {name: getattr(config, ours) for ours, (name, _) in _SETTINGS.items()}
-    for ours, (name, _) in _OF_EACH_SIDE.items():
-        settings |= {f"{side}_{name}": getattr(config, ours) for side in _SIDES}
+    settings = written(config, {**SETTINGS, **_OF_BART})
     if decodes:
         # Hugging Face's cache has as many layers as the encoder would have.
         settings |= {"is_decoder": True, "encoder_layers": config.num_decoder_layers}
@@ -152,10 +156,26 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         "model_type": kind,
         "architectures": [_STEMS[kind] + head],
         "is_encoder_decoder": not decodes,
-        "activation_function": activation_names.name_of(config.activation),
         **settings,
         **_of_head(model),
     }
+
+
+def written(config: bart.Config, settings: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    """What config.json has of these settings, of those of each side, and of the activation.
+
+    Raises:
+      ValueError: norms have another epsilon.
+    """
+    if config.norm_epsilon != _EPSILON:
+        raise ValueError(
+            f"bart.Config.norm_epsilon is {config.norm_epsilon}, but Hugging Face's BART has "
+            f"{_EPSILON} and no setting for it"
+        )
+    found = {name: getattr(config, ours) for ours, (name, _) in settings.items()}
+    for ours, (name, _) in _OF_EACH_SIDE.items():
+        found |= {f"{side}_{name}": getattr(config, ours) for side in _SIDES}
+    return found | {"activation_function": activation_names.name_of(config.activation)}
 
 
 def names(model: Any) -> Names:
@@ -170,6 +190,11 @@ def names(model: Any) -> Names:
         ours="" if head == _GENERATION else "body/model/",
         theirs="" if head == head_classes.BODY else _PREFIX,
     )
+    return with_head(head, rules, config=config, prefix=_PREFIX)
+
+
+def with_head(head: str, rules: list[Rule], *, config: bart.Config, prefix: str) -> Names:
+    """The names of a body's weights and of a head's, by the end of its class."""
     constants = {}
     if head == _GENERATION and config.logits_bias:
         rules.append(Rule("logits_bias", _LOGITS_BIAS, _ONE_ROW))
@@ -180,14 +205,22 @@ def names(model: Any) -> Names:
         rules += linear("head/out", "classification_head.out_proj")
     elif head == head_classes.SPANS:
         rules += linear("head/out", "qa_outputs")
-    return Names(rules, prefix=_PREFIX, constants=constants, unused=_UNUSED)
+    unused = (_LOGITS_BIAS, *_COPIES, *(prefix + name for name in _COPIES))
+    return Names(rules, prefix=prefix, constants=constants, unused=unused)
 
 
 def _body(config: bart.Config) -> list[Rule]:
+    return body_rules(config, of_encoder=_ATTENTIONS["encoder"])
+
+
+def body_rules(
+    config: bart.Config, *, of_encoder: Sequence[tuple[str, str, str]]
+) -> list[Rule]:
+    """The weights of both sides; `of_encoder` are the norms and attentions of the encoder."""
     rules = [Rule("embedding/table", "shared.weight", aliases=_COPIES)]
-    for side in _SIDES:
+    for side, attentions in zip(_SIDES, (of_encoder, _ATTENTIONS["decoder"]), strict=True):
         parts = (f"{side}_entry", f"{side}_norm", side)
-        rules += _side(config, side, parts, attentions=_ATTENTIONS[side])
+        rules += _side(config, side, parts, attentions=attentions)
     return rules
 
 
@@ -200,7 +233,11 @@ def _decoder(config: bart.Config) -> list[Rule]:
 
 
 def _side(
-    config: bart.Config, side: str, parts: Sequence[str], *, attentions: list[tuple[str, str, str]]
+    config: bart.Config,
+    side: str,
+    parts: Sequence[str],
+    *,
+    attentions: Sequence[tuple[str, str, str]],
 ) -> list[Rule]:
     """Rules for the parts of one of Hugging Face's sides; `parts` gives our names."""
     entry, last_norm, stack = parts
@@ -213,7 +250,7 @@ def _side(
     )
 
 
-def _layer(attentions: list[tuple[str, str, str]]) -> list[Rule]:
+def _layer(attentions: Sequence[tuple[str, str, str]]) -> list[Rule]:
     rules = linear("mlp/wi", "fc1") + linear("mlp/wo", "fc2") + norm("mlp_norm", "final_layer_norm")
     for our_norm, ours, theirs in attentions:
         rules += norm(our_norm, f"{theirs}_layer_norm")
@@ -236,8 +273,21 @@ def _cross_attention(config: bart.Config) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _config(config: Mapping[str, Any], *, logits_bias: bool) -> bart.Config:
+    settings = read(config, {**SETTINGS, **_OF_BART})
+    pre_norm = config["model_type"] == "mbart"
+    return bart.Config(**settings, pre_norm=pre_norm, logits_bias=logits_bias)
+
+
+def read(
+    config: Mapping[str, Any], settings: Mapping[str, tuple[str, Any]]
+) -> dict[str, Any]:
+    """The fields of a configuration that these settings give, and those that all BARTs have.
+
+    Raises:
+      ValueError: a setting is not supported.
+    """
     unsupported_settings.check(config, _FIXED)
-    ours = {name: config.get(*theirs) for name, theirs in _SETTINGS.items()}
+    ours = {name: config.get(*theirs) for name, theirs in settings.items()}
     for name, (theirs, default) in _OF_EACH_SIDE.items():
         encoder, decoder = (config.get(f"{side}_{theirs}", default) for side in _SIDES)
         if encoder != decoder:
@@ -246,21 +296,22 @@ def _config(config: Mapping[str, Any], *, logits_bias: bool) -> bart.Config:
                 "only equal ones are read"
             )
         ours[name] = encoder
-    return bart.Config(**ours, **_same_for_all(config), logits_bias=logits_bias)
+    return ours | _same_for_all(config)
 
 
 def _decoder_config(config: Mapping[str, Any]) -> bart_decoder.Config:
     unsupported_settings.check(config, _FIXED_DECODER)
-    ours = {name: config.get(*theirs) for name, theirs in _SETTINGS.items()}
+    settings = {**SETTINGS, **_OF_BART}
+    ours = {name: config.get(*theirs) for name, theirs in settings.items()}
     for name, (theirs, default) in _OF_EACH_SIDE.items():
         ours[name] = config.get(f"decoder_{theirs}", default)
-    return bart_decoder.Config(**ours | _same_for_all(config) | {"num_encoder_layers": 0})
+    ours |= {**_same_for_all(config), "pre_norm": config["model_type"] == "mbart"}
+    return bart_decoder.Config(**ours | {"num_encoder_layers": 0})
 
 
 def _same_for_all(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "activation": activation_names.read(config.get("activation_function", "gelu")),
-        "pre_norm": config["model_type"] == "mbart",
         "norm_epsilon": _EPSILON,
     }
 

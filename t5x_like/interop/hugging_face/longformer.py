@@ -50,7 +50,7 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[A
     fields = bert.fields(config, _KIND)
     ours = longformer.Config(
         **fields,
-        window=_window(config, layers=fields["num_layers"]),
+        window=window(config, layers=fields["num_layers"]),
         global_tokens=_GLOBAL.get(ending, "given"),
         separator=_SEPARATOR if (given := config.get("sep_token_id")) is None else given,
     )
@@ -61,7 +61,7 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[A
     return bert.with_head(ending, body, ours, kind=_KIND, config=config)
 
 
-def _window(config: Mapping[str, Any], *, layers: int) -> int | tuple[int, ...]:
+def window(config: Mapping[str, Any], *, layers: int) -> int | tuple[int, ...]:
     """The positions on each side, of all layers or one for each.
 
     Raises:
@@ -104,16 +104,15 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         )
     return {
         **bert.described(config, _KIND, ending=ending),
-        "attention_window": _widths(config),
+        "attention_window": widths(config.window),
         **({"sep_token_id": config.separator} if chosen in _SEPARATED else {}),
         **(head_classes.settings(model) if isinstance(model, FineTuned) else {}),
     }
 
 
-def _widths(config: longformer.Config) -> int | list[int]:
-    if isinstance(config.window, int):
-        return 2 * config.window
-    return [2 * side for side in config.window]
+def widths(window: int | Sequence[int]) -> int | list[int]:
+    """The inverse of `window`."""
+    return 2 * window if isinstance(window, int) else [2 * side for side in window]
 
 
 def names(model: Any) -> Names:

@@ -21,7 +21,7 @@ from t5x_like.core.abilities import (
 )
 from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.masks import ALIKE, Mask, Traits
-from t5x_like.layers.attention.view import View
+from t5x_like.layers.attention.view import View, Views
 from t5x_like.layers.basics import embeddings
 from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.families import prompts
@@ -71,6 +71,7 @@ class EncoderDecoder(TargetLoss):
         states = self.encode(
             batch["encoder_input_tokens"],
             mask_BM=batch.get("encoder_attention_mask"),
+            traits=self.encoder_traits(batch),
             heads_BNH=batch.get("encoder_head_mask"),
             want=want,
         )
@@ -100,7 +101,11 @@ class EncoderDecoder(TargetLoss):
         """The bias of self-attention, [1, H, L, L], or of the query at `position`, [1, H, 1, L]."""
         return None
 
-    def encoder_view(self, mask: Mask, length: int) -> View:
+    def encoder_traits(self, batch: Batch) -> Traits:
+        """What a batch says of the encoder's queries and keys, besides which of them count."""
+        return Traits(segments=batch.get("encoder_segment_ids"))
+
+    def encoder_view(self, mask: Mask, length: int) -> Views:
         """What the encoder's layers look through, in rows of this length."""
         return View(mask=mask, bias=self.bias(length, side="encoder"))
 
@@ -118,7 +123,7 @@ class EncoderDecoder(TargetLoss):
             batch["encoder_input_tokens"],
             encoder_key,
             mask_BM=batch.get("encoder_attention_mask"),
-            segments_BM=batch.get("encoder_segment_ids"),
+            traits=self.encoder_traits(batch),
             positions_BM=batch.get("encoder_positions"),
             heads_BNH=batch.get("encoder_head_mask"),
         )
@@ -143,17 +148,16 @@ class EncoderDecoder(TargetLoss):
         key: jax.Array | None = None,
         *,
         mask_BM: jax.Array | None = None,
-        segments_BM: jax.Array | None = None,
+        traits: Traits = ALIKE,
         positions_BM: jax.Array | None = None,
         heads_BNH: jax.Array | None = None,
         want: Want = LAST,
     ) -> States:
         """The encoder's states; `mask_BM`, if given, is above 0 for the tokens that count.
 
-        `positions_BM` are as in `embedded`, `heads_BNH` as in `EncoderStack.encode`.
+        `traits` are those of queries and keys, `positions_BM` are as in `embedded`, `heads_BNH` as in `EncoderStack.encode`.
         """
         first, stack, last = subkeys(key, 3)
-        traits = Traits(segments=segments_BM)
         mask = Mask(
             present=tokens_BM != self.padding if mask_BM is None else mask_BM,
             queries=traits,
@@ -212,7 +216,7 @@ class EncoderDecoder(TargetLoss):
         inputs_BM, tokens_BL = batch["encoder_input_tokens"], batch["decoder_input_tokens"]
         mask_BM = batch.get("encoder_attention_mask", inputs_BM != self.padding)
         cache = self.decoder.init_cache(
-            self.encode(inputs_BM, mask_BM=mask_BM).last,
+            self.encode(inputs_BM, mask_BM=mask_BM, traits=self.encoder_traits(batch)).last,
             present_BM=mask_BM,
             max_length=max_length,
         )
