@@ -124,6 +124,7 @@ CONTAINED_MODELS: dict[str, set[str]] = {
     "modernbert_decoder": {"modernbert"},
     "multi_task": {"finetuned"},
     "neobert": {"eurobert"},
+    "led": {"bart"},
     "longt5": {"t5"},
     "prefix_lm": {"t5"},
     "spanbert": {"bert"},

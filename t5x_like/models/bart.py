@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Batch
     from t5x_like.layers.adapters.source_encoder import SourceEncoder
 
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(standard_parts.Config):
     """Architecture and loss of a BART; the defaults are BART base's (BART, section 2.1)."""
@@ -53,7 +54,9 @@ class Config(standard_parts.Config):
     label_smoothing: float = 0.0
 
     may_be_zero: ClassVar[tuple[str, ...]] = ("scan_unroll", "pad_id")
-    unused_positions: ClassVar[int] = 2  # rows of a position table before the first token's (fairseq)
+    unused_positions: ClassVar[int] = (
+        2  # rows of a position table before the first token's (fairseq)
+    )
 
     def positions_of(self, side: Side) -> int:
         """The positions of a side's rows."""

@@ -57,9 +57,11 @@ class InitFrom:
       model: whether the run's model has the sizes and the functions of the saved one, too.
       grow: whether larger parameters are filled with the saved ones, and deeper stacks repeat
         layers.
-      repeat_positions: (first, count), for a model of longer rows: so many rows of the table of
+      repeat_positions: (first, count), for a model of longer rows: so many rows of a table of
         positions, from the first on, are repeated after them (Longformer, Beltagy et al., 2020,
-        section 5: (2, 512) for a RoBERTa). None: rows that are added are initialised.
+        section 5: (2, 512) for a RoBERTa). A third number says how many of the rows before them
+        stay, if not all: (2, 1024, 0) for a LED from a BART. None: rows that are added are
+        initialised.
       added: {saved path: saved path of what is added to it}, for a parameter that is stored in two
         parts (`deberta_v3.DebertaV3`); paths as they were saved, before `rename`.
       exchange: whether the run's vocabulary takes the place of the saved one, whatever its ids. The
@@ -74,7 +76,7 @@ class InitFrom:
     layers: Sequence[int] | None = None
     model: bool = False
     grow: bool = False
-    repeat_positions: tuple[int, int] | None = None
+    repeat_positions: tuple[int, ...] | None = None
     added: Mapping[str, str] = dataclasses.field(default_factory=dict)
     exchange: bool = False
 
@@ -91,8 +93,8 @@ class InitFrom:
             )
         if self.repeat_positions is not None and not _is_stretch(self.repeat_positions):
             raise ValueError(
-                "InitFrom.repeat_positions is (first, count), whole numbers of at least 0 and 1, "
-                f"got {self.repeat_positions!r}"
+                "InitFrom.repeat_positions is (first, count), whole numbers of at least 0 and 1, or "
+                f"these and a number of at most the first, got {self.repeat_positions!r}"
             )
         renamed = [
             (pattern, each)
@@ -274,8 +276,8 @@ class InitFrom:
 
 
 def _is_stretch(rows: Sequence[int]) -> bool:
-    whole = all(isinstance(x, int) and not isinstance(x, bool) for x in rows)
-    return whole and len(rows) == 2 and rows[0] >= 0 and rows[1] >= 1
+    whole = all(isinstance(x, int) and not isinstance(x, bool) and x >= 0 for x in rows)
+    return whole and len(rows) in (2, 3) and rows[1] >= 1 and max(rows[2:], default=0) <= rows[0]
 
 
 def _model(program: Program) -> nnx.Module:

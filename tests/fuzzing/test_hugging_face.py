@@ -67,6 +67,7 @@ MODELS = {
     "XLNetForMultipleChoice": ("xlnet", {**XLNET, "summary_last_dropout": 0.2}),
     "T5ForConditionalGeneration": ("t5", {**T5, "feed_forward_proj": "gated-gelu"}),
     "LongT5ForConditionalGeneration": ("longt5", {**T5, "global_block_size": 2}),
+    "LEDForConditionalGeneration": ("led", {**BART, "attention_window": [4]}),
     "BartForConditionalGeneration": ("bart", {**BART, "scale_embedding": True}),
     "GPT2LMHeadModel": ("gpt2", {**GPT, "layer_norm_epsilon": 1e-5}),
 }

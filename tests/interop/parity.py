@@ -17,7 +17,18 @@ transformers = pytest.importorskip("transformers")
 MODEL_TYPES = (
     *("bert", "roberta", "distilbert", "albert", "electra", "xlnet", "modernbert", "eurobert"),
     *("deberta", "deberta-v2", "longformer"),
-    *("t5", "mt5", "umt5", "longt5", "bart", "mbart", "gpt2", "openai-gpt", "modernbert-decoder"),
+    *(
+        "t5",
+        "mt5",
+        "umt5",
+        "longt5",
+        "led",
+        "bart",
+        "mbart",
+        "gpt2",
+        "openai-gpt",
+        "modernbert-decoder",
+    ),
 )
 
 

@@ -70,6 +70,7 @@ BERT = {
     "bert_chinese": 102_882_442,
 }
 ROBERTA = {"roberta_base": 124_697_433, "roberta_large": 355_412_057}
+LED = {"led_base": 161_844_480, "led_large": 459_801_600}
 LONGFORMER = {"longformer_base": 148_711_257, "longformer_large": 434_653_273}
 SPANBERT = {"spanbert_base": 110_300_480, "spanbert_large": 336_998_976}
 DISTILBERT = {"distilbert": 66_985_530}
@@ -157,6 +158,7 @@ FAMILIES = (
     T5,
     T5_1_1,
     LONGT5,
+    LED,
     MT5,
     UMT5,
     BYT5,

@@ -21,6 +21,7 @@ from t5x_like.models import (
     electra,
     eurobert,
     gpt,
+    led,
     longformer,
     longt5,
     modernbert,
@@ -189,6 +190,13 @@ FAMILIES = {
     ),
     "bart": Family(
         bart.Bart, bart.Config(**_SIDES, **_STILL, max_positions=LENGTH, pad_id=0), translated
+    ),
+    "led": Family(
+        led.Led,
+        led.Config(
+            **_SIDES, **_STILL, max_positions=LENGTH, window=3, pad_id=0, global_tokens="first"
+        ),
+        translated,
     ),
     "gpt": Family(gpt.Gpt, gpt.Config(**_ENCODER, **_STILL), written),
     "gpt_two_heads": Family(_two_heads, gpt.Config(**_ENCODER, **_STILL, pad_id=0), chosen),

@@ -94,8 +94,16 @@ def test_a_longformer_starts_from_a_roberta(tmp_path: Path) -> None:
     assert len(new) == len(old) + 6
     for path, x in new.items():
         np.testing.assert_array_equal(x, old[path.replace("_global", "")], err_msg=path)
+    new = by_path(
+        dataclasses.replace(init_from, repeat_positions=(2, 12, 0)).apply(
+            fresh, program=program, log=log
+        )
+    )
+    np.testing.assert_array_equal(new[positions], np.concatenate([saved[2:]] * 3)[:32])
     with pytest.raises(CheckpointError, match=r"13 rows from 2 on, but the saved table .* has 14"):
         dataclasses.replace(init_from, repeat_positions=(2, 13)).check(program)
+    with pytest.raises(ValueError, match="a number of at most the first"):
+        dataclasses.replace(init_from, repeat_positions=(2, 12, 3))
 
 
 @pytest.mark.parametrize(

@@ -213,9 +213,7 @@ def _body(config: bart.Config) -> list[Rule]:
     return body_rules(config, of_encoder=_ATTENTIONS["encoder"])
 
 
-def body_rules(
-    config: bart.Config, *, of_encoder: Sequence[tuple[str, str, str]]
-) -> list[Rule]:
+def body_rules(config: bart.Config, *, of_encoder: Sequence[tuple[str, str, str]]) -> list[Rule]:
     """The weights of both sides; `of_encoder` are the norms and attentions of the encoder."""
     rules = [Rule("embedding/table", "shared.weight", aliases=_COPIES)]
     for side, attentions in zip(_SIDES, (of_encoder, _ATTENTIONS["decoder"]), strict=True):
@@ -278,9 +276,7 @@ def _config(config: Mapping[str, Any], *, logits_bias: bool) -> bart.Config:
     return bart.Config(**settings, pre_norm=pre_norm, logits_bias=logits_bias)
 
 
-def read(
-    config: Mapping[str, Any], settings: Mapping[str, tuple[str, Any]]
-) -> dict[str, Any]:
+def read(config: Mapping[str, Any], settings: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
     """The fields of a configuration that these settings give, and those that all BARTs have.
 
     Raises:

@@ -78,8 +78,8 @@ class Selection:
       head_width: the width of a head, where larger parameters are tiled with the saved ones and
         deeper stacks repeat layers (`InitFrom.grow`); None where they are not.
       exchanged: whether the ids of the saved tables are those of another vocabulary.
-      repeated: (first, count): in tables of positions, the rows after these saved ones repeat them;
-        None: they are initialised.
+      repeated: as `InitFrom.repeat_positions`; None: rows of positions that are added are
+        initialised.
     """
 
     rename: Mapping[str, str | Sequence[str]] = dataclasses.field(default_factory=dict)
@@ -87,7 +87,7 @@ class Selection:
     layers: Sequence[int] | None = None
     head_width: int | None = None
     exchanged: bool = False
-    repeated: tuple[int, int] | None = None
+    repeated: Sequence[int] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,13 +290,11 @@ def _tiled(leaf: Wanted, saved: Shape, head_width: int | None) -> dict[int, np.n
     return tiled
 
 
-def _repeated(
-    leaf: Wanted, saved: Shape, repeated: tuple[int, int] | None
-) -> dict[int, np.ndarray]:
+def _repeated(leaf: Wanted, saved: Shape, repeated: Sequence[int] | None) -> dict[int, np.ndarray]:
     """The same for a table of positions; raises CheckpointError if it has no such rows."""
     if repeated is None or _POSITIONS not in leaf.axes or len(saved) != len(leaf.shape):
         return {}
-    first, count = repeated
+    first, count, kept = (*repeated, repeated[0])[:3]
     n = len(leaf.shape) - len(leaf.axes) + leaf.axes.index(_POSITIONS)
     if first + count > saved[n]:
         raise CheckpointError(
@@ -304,7 +302,7 @@ def _repeated(
             f"positions has {saved[n]}"
         )
     rows = np.arange(leaf.shape[n])
-    return {n: np.where(rows < first, rows, first + (rows - first) % count)}
+    return {n: np.where(rows < kept, rows, first + (rows - kept) % count)}
 
 
 def _problem(

@@ -120,12 +120,17 @@ FAMILIES = {
         OF_T5[:3],
         {**T5, "encoder_attention_type": "transient-global", "local_radius": 3},
     ),
+    "led": (
+        "LED",
+        ("ForConditionalGeneration", "Model", SPANS),
+        {**BART, "activation_function": "relu", "attention_window": 4},
+    ),
     "bart": ("Bart", OF_BART, {**BART, "activation_function": "relu"}),
     "mbart": ("MBart", OF_BART[:1], {**BART, "scale_embedding": True}),
     "gpt2": ("GPT2", (*OF_GPT, TAGS, SPANS), {**GPT, "n_inner": 6}),
     "openai-gpt": ("OpenAIGPT", OF_GPT, GPT),
 }
-WITHOUT_HEADS = {"longt5"}
+WITHOUT_HEADS = {"led", "longt5"}
 # Encoders that see only one side where this is set.
 DECODERS = {"bert": "LMHeadModel", "roberta": "ForCausalLM", "electra": "ForCausalLM"}
 

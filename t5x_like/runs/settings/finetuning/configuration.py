@@ -169,11 +169,11 @@ def _macros(text: str) -> dict[str, Any]:
 
 
 def _untried(whole: Whole, usual: Mapping[str, Any], method: Method) -> Iterator[str]:
-    """A line about settings that no paper tried; none of BART's is about texts to write."""
+    """A line about settings that no paper tried; none of BART's or LED's is about texts to write."""
     model = whole.model
     if not method.is_full:
         return
-    if model.form is None and model.model_type == "bart":
+    if model.form is None and model.model_type in ("bart", "led"):
         return
     abstract = nnx.eval_shape(lambda: model.make(rngs=nnx.Rngs(0)))
     yield from tried_settings.outside(abstract, usual, model_type=model.model_type)

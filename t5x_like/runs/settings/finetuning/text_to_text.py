@@ -22,7 +22,7 @@ KIND = texts.Texts.name
 MOST_TOKENS = 512
 _AS_WORDS = (None, KIND, "classes", "numbers")
 """The kinds that a T5 learns as texts: the names of classes, and numbers as they are written."""
-_FRAMED = ("bart",)
+_FRAMED = ("bart", "led")
 """The families that read and write special tokens around a text (`FramedTextToText`)."""
 
 

@@ -48,6 +48,7 @@ TRIED: Mapping[str, Tried] = {
     "longformer": Tried((3e-5, 3e-5), (32, 32), (5, 15), "Beltagy et al., 2020, appendix"),
     "xlnet": Tried((2e-5, 3e-5), (32, 128), None, "Yang et al., 2019, table 8"),
     "bart": Tried((5e-6, 2e-5), (32, 128), (10, 10), "Lewis et al., 2020, settings for GLUE"),
+    "led": Tried((3e-5, 3e-5), (32, 32), None, "Beltagy et al., 2020, section 7"),
     "openai-gpt": _GPT,
     "gpt2": _GPT,
     "t5": _T5,
