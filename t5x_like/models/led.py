@@ -133,9 +133,9 @@ class Reader(bart.Reader):
     """A body for tasks, of which encoder and decoder read the same text."""
 
     kind: ClassVar = Led
+    config: Config
 
     @property
     def max_tokens(self) -> int | None:
         """The positions of the decoder."""
-        limit: int = self.config.max_decoder_positions
-        return limit
+        return self.config.max_decoder_positions

@@ -93,8 +93,8 @@ class InitFrom:
             )
         if self.repeat_positions is not None and not _is_stretch(self.repeat_positions):
             raise ValueError(
-                "InitFrom.repeat_positions is (first, count), whole numbers of at least 0 and 1, or "
-                f"these and a number of at most the first, got {self.repeat_positions!r}"
+                "InitFrom.repeat_positions is (first, count), whole numbers of at least 0 and 1, "
+                f"or these and a number of at most the first, got {self.repeat_positions!r}"
             )
         renamed = [
             (pattern, each)

@@ -155,7 +155,8 @@ class EncoderDecoder(TargetLoss):
     ) -> States:
         """The encoder's states; `mask_BM`, if given, is above 0 for the tokens that count.
 
-        `traits` are those of queries and keys, `positions_BM` are as in `embedded`, `heads_BNH` as in `EncoderStack.encode`.
+        `traits` are those of queries and keys, `positions_BM` are as in `embedded`, `heads_BNH` as
+        in `EncoderStack.encode`.
         """
         first, stack, last = subkeys(key, 3)
         mask = Mask(

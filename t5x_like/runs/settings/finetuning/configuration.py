@@ -169,7 +169,7 @@ def _macros(text: str) -> dict[str, Any]:
 
 
 def _untried(whole: Whole, usual: Mapping[str, Any], method: Method) -> Iterator[str]:
-    """A line about settings that no paper tried; none of BART's or LED's is about texts to write."""
+    """A line about settings that no paper tried; none of a BART's is about texts to write."""
     model = whole.model
     if not method.is_full:
         return
