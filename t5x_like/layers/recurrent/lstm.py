@@ -13,7 +13,14 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from t5x_like.layers.basics.modules import ZEROS, Init, Linear, param
-from t5x_like.layers.recurrent.lstm_scan import NO_CLIPS, Clips, LstmMatrices, LstmState, lstm_scan
+from t5x_like.layers.recurrent.lstm_scan import (
+    NO_CLIPS,
+    Clips,
+    LstmMatrices,
+    LstmState,
+    Steps,
+    lstm_scan,
+)
 
 
 class Inits(NamedTuple):
@@ -93,6 +100,7 @@ class Lstm(nnx.Module):
         *,
         recurrent_PG: jax.Array | None = None,
         keep_BL: jax.Array | None = None,
+        counts_BL: jax.Array | None = None,
     ) -> tuple[jax.Array, LstmState]:
         """Reads rows in order.
 
@@ -102,6 +110,7 @@ class Lstm(nnx.Module):
           recurrent_PG: takes the place of the recurrent matrix, such as that matrix with dropout;
             None: that matrix.
           keep_BL: 1 where the state goes on, 0 where it is reset first; None: 1.
+          counts_BL: 1 for tokens, 0 for padding, which leaves the state as it is; None: 1.
 
         Returns:
           [B, L, P] and the state after the last step.
@@ -111,14 +120,11 @@ class Lstm(nnx.Module):
             gates_BLG += self.recurrent_bias[...].astype(self.dtype)
         recurrent = self.recurrent[...] if recurrent_PG is None else recurrent_PG
         projection = None if self.projection is None else self.projection[...].astype(self.dtype)
-        keep_TB = (
-            jnp.ones(gates_BLG.shape[1::-1], self.dtype)
-            if keep_BL is None
-            else keep_BL.astype(self.dtype).T
-        )
+        keep_BL = jnp.ones(gates_BLG.shape[:2]) if keep_BL is None else keep_BL
+        marks = [x if x is None else x.astype(self.dtype).T for x in (keep_BL, counts_BL)]
         outputs_TBP, state = lstm_scan(
             gates_BLG.swapaxes(0, 1),
-            keep_TB,
+            Steps(*marks),
             LstmState(*(part.astype(self.dtype) for part in state)),
             LstmMatrices(recurrent.astype(self.dtype), projection),
             clips=self.clips,

@@ -9,6 +9,7 @@ Suffixes: T steps, B batch, C cells, P outputs (C without a projection), G = 4 C
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -44,9 +45,21 @@ class Clips(NamedTuple):
 NO_CLIPS = Clips()
 
 
+class Steps(NamedTuple):
+    """What happens to the state at each step, [T, B], of the dtype of the gates.
+
+    Attributes:
+      keep: 1 where the state goes on, 0 where it is reset before the step.
+      counts: 1 for steps that count; others leave the state, and repeat its outputs. None: all do.
+    """
+
+    keep: jax.Array
+    counts: jax.Array | None = None
+
+
 def lstm_scan(
     gates_TBG: jax.Array,
-    keep_TB: jax.Array,
+    steps: Steps,
     state: LstmState,
     matrices: LstmMatrices,
     *,
@@ -56,7 +69,7 @@ def lstm_scan(
 
     Args:
       gates_TBG: what inputs and biases add to the gates, before their functions.
-      keep_TB: 1 where the state goes on, 0 where it is reset before the step; of the dtype of gates.
+      steps: where the state is reset or left.
       state: the state before the first step.
       matrices: the matrices.
       clips: the largest values.
@@ -64,7 +77,7 @@ def lstm_scan(
     Returns:
       The outputs, [T, B, P], and the state after the last step.
     """
-    outputs_TBP, cells_BC = _scan(clips, gates_TBG, keep_TB, state, matrices)
+    outputs_TBP, cells_BC = _scan(clips, gates_TBG, steps, state, matrices)
     return outputs_TBP, LstmState(outputs_TBP[-1], cells_BC)
 
 
@@ -93,13 +106,13 @@ def _before(first: jax.Array, later: jax.Array, keep_TB: jax.Array) -> jax.Array
 def _forward(
     clips: Clips,
     gates_TBG: jax.Array,
-    keep_TB: jax.Array,
+    steps: Steps,
     state: LstmState,
     matrices: LstmMatrices,
 ) -> _Kept:
-    def step(state: LstmState, x: tuple[jax.Array, jax.Array]) -> tuple[LstmState, _Kept]:
-        gates_BG, keep_B = x
-        outputs_BP, cells_BC = (part * keep_B[:, None] for part in state)
+    def step(before: LstmState, x: tuple[jax.Array, Steps]) -> tuple[LstmState, _Kept]:
+        gates_BG, here = x
+        outputs_BP, cells_BC = (part * here.keep[:, None] for part in before)
         gates_BG = gates_BG + outputs_BP @ matrices.recurrent
         i, f, g, o = jnp.split(gates_BG, 4, axis=-1)
         i, f, g, o = jax.nn.sigmoid(i), jax.nn.sigmoid(f), jnp.tanh(g), jax.nn.sigmoid(o)
@@ -107,35 +120,45 @@ def _forward(
         outputs_BP = o * jnp.tanh(cells_BC)
         if matrices.projection is not None:
             outputs_BP = _clipped(outputs_BP @ matrices.projection, clips.outputs)
+        state = LstmState(outputs_BP, cells_BC)
+        if here.counts is not None:
+            counts_B1 = here.counts[:, None] > 0
+            state = jax.tree.map(functools.partial(jnp.where, counts_B1), state, before)
         gates_BG = jnp.concatenate([i, f, g, o], axis=-1)
-        return LstmState(outputs_BP, cells_BC), _Kept(gates_BG, cells_BC, outputs_BP)
+        return state, _Kept(gates_BG, state.cells, state.outputs)
 
-    return jax.lax.scan(step, state, (gates_TBG, keep_TB))[1]
+    return jax.lax.scan(step, state, (gates_TBG, steps))[1]
 
 
 def _scan_forward(
     clips: Clips,
     gates_TBG: jax.Array,
-    keep_TB: jax.Array,
+    steps: Steps,
     state: LstmState,
     matrices: LstmMatrices,
 ) -> tuple[tuple[jax.Array, jax.Array], Any]:
-    kept = _forward(clips, gates_TBG, keep_TB, state, matrices)
+    kept = _forward(clips, gates_TBG, steps, state, matrices)
     result = kept.outputs_TBP, kept.cells_TBC[-1]
-    return result, (kept, keep_TB, state, matrices)
+    return result, (kept, steps, state, matrices)
 
 
 def _scan_backward(clips: Clips, read: Any, grads: tuple[jax.Array, jax.Array]) -> tuple[Any, ...]:
-    kept, keep_TB, first, matrices = read
+    kept, steps, first, matrices = read
     of_outputs_TBP, of_cells_BC = grads
-    before_TBC = _before(first.cells, kept.cells_TBC, keep_TB)
+    before_TBC = _before(first.cells, kept.cells_TBC, steps.keep)
     projection = matrices.projection
 
     def step(state: LstmState, x: Any) -> tuple[LstmState, tuple[jax.Array, jax.Array]]:
-        of_output_BP, gates_BG, cells_BC, outputs_BP, before_BC, keep_B = x
+        of_output_BP, gates_BG, cells_BC, outputs_BP, before_BC, here = x
         i, f, g, o = jnp.split(gates_BG, 4, axis=-1)
         squashed_BC = jnp.tanh(cells_BC)
-        of_projected_BP = of_output_BP + state.outputs
+        state = LstmState(state.outputs + of_output_BP, state.cells)
+        left = None
+        if here.counts is not None:
+            counts_B1 = here.counts[:, None]
+            left = jax.tree.map(lambda part: part * (1 - counts_B1), state)
+            state = jax.tree.map(lambda part: part * counts_B1, state)
+        of_projected_BP = state.outputs
         if projection is None:
             of_output_BC = of_projected_BP
         else:
@@ -153,15 +176,15 @@ def _scan_backward(clips: Clips, read: Any, grads: tuple[jax.Array, jax.Array]) 
             axis=-1,
         )
         before = LstmState(of_gates_BG @ matrices.recurrent.T, of_cells_BC * f)
-        return LstmState(*(part * keep_B[:, None] for part in before)), (
-            of_gates_BG,
-            of_projected_BP,
-        )
+        before = jax.tree.map(lambda part: part * here.keep[:, None], before)
+        if left is not None:
+            before = jax.tree.map(jnp.add, before, left)
+        return before, (of_gates_BG, of_projected_BP)
 
     last = LstmState(jnp.zeros_like(first.outputs), of_cells_BC)
-    xs = (of_outputs_TBP, kept.gates_TBG, kept.cells_TBC, kept.outputs_TBP, before_TBC, keep_TB)
+    xs = (of_outputs_TBP, kept.gates_TBG, kept.cells_TBC, kept.outputs_TBP, before_TBC, steps)
     of_state, (of_gates_TBG, of_projected_TBP) = jax.lax.scan(step, last, xs, reverse=True)
-    outputs_before_TBP = _before(first.outputs, kept.outputs_TBP, keep_TB)
+    outputs_before_TBP = _before(first.outputs, kept.outputs_TBP, steps.keep)
     of_recurrent = jnp.einsum("tbp,tbg->pg", outputs_before_TBP, of_gates_TBG)
     of_projection = None
     if projection is not None:
@@ -170,7 +193,7 @@ def _scan_backward(clips: Clips, read: Any, grads: tuple[jax.Array, jax.Array]) 
         of_projection = jnp.einsum("tbc,tbp->cp", cell_outputs_TBC, of_projected_TBP)
     return (
         of_gates_TBG,
-        jnp.zeros_like(keep_TB),
+        jax.tree.map(jnp.zeros_like, steps),
         of_state,
         LstmMatrices(of_recurrent, of_projection),
     )
@@ -179,11 +202,11 @@ def _scan_backward(clips: Clips, read: Any, grads: tuple[jax.Array, jax.Array]) 
 def _plain(
     clips: Clips,
     gates_TBG: jax.Array,
-    keep_TB: jax.Array,
+    steps: Steps,
     state: LstmState,
     matrices: LstmMatrices,
 ) -> tuple[jax.Array, jax.Array]:
-    return _scan_forward(clips, gates_TBG, keep_TB, state, matrices)[0]
+    return _scan_forward(clips, gates_TBG, steps, state, matrices)[0]
 
 
 _scan = jax.custom_vjp(_plain, nondiff_argnums=(0,))

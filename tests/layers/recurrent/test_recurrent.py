@@ -8,7 +8,7 @@ from flax import nnx
 
 from t5x_like.layers.recurrent.gru import Gru
 from t5x_like.layers.recurrent.lstm import Inits, Lstm
-from t5x_like.layers.recurrent.lstm_scan import Clips, LstmMatrices, LstmState, lstm_scan
+from t5x_like.layers.recurrent.lstm_scan import Clips, LstmMatrices, LstmState, Steps, lstm_scan
 
 torch = pytest.importorskip("torch")
 
@@ -87,29 +87,37 @@ def test_values_and_gradients_are_those_of_torch(kind, projected):
         close(of_layer.projection[...].T, grads["weight_hr_l0"].grad)
 
 
-def test_gradients_with_clips_and_resets_are_those_of_jax():
+def test_gradients_with_clips_resets_and_padding_are_those_of_jax():
     """Of the same loop without a gradient of its own."""
     clips = Clips(cells=0.4, outputs=0.3)
     gates, h, c, recurrent, projection = arrays(
         (LENGTH, ROWS, 4 * CELLS), (ROWS, D_OUT), (ROWS, CELLS), (D_OUT, 4 * CELLS), (CELLS, D_OUT)
     )
-    keep = (arrays((LENGTH, ROWS), seed=2)[0] > -0.5).astype(jnp.float32)
+    keep, counts = (
+        (x > -0.5).astype(jnp.float32) for x in arrays((LENGTH, ROWS), (LENGTH, ROWS), seed=2)
+    )
 
     def ours(gates, h, c, recurrent, projection):
         y, last = lstm_scan(
-            gates, keep, LstmState(h, c), LstmMatrices(recurrent, projection), clips=clips
+            gates,
+            Steps(keep, counts),
+            LstmState(h, c),
+            LstmMatrices(recurrent, projection),
+            clips=clips,
         )
         return y, last.cells
 
     def plain(gates, h, c, recurrent, projection):
         outputs = []
         for t in range(LENGTH):
+            before = h, c
             h, c = h * keep[t][:, None], c * keep[t][:, None]
             i, f, g, o = jnp.split(gates[t] + h @ recurrent, 4, axis=-1)
             c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
             c = jnp.clip(c, -clips.cells, clips.cells)
             h = (jax.nn.sigmoid(o) * jnp.tanh(c)) @ projection
             h = jnp.clip(h, -clips.outputs, clips.outputs)
+            h, c = (jnp.where(counts[t][:, None] > 0, *pair) for pair in zip((h, c), before, strict=True))
             outputs.append(h)
         return jnp.stack(outputs), c
 
