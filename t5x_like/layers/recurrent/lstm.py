@@ -82,7 +82,11 @@ class Lstm(nnx.Module):
             None
             if d_out is None
             else param(
-                init.projection, (cells, d_out), axes=("embed", None), rngs=rngs, compute_dtype=dtype
+                init.projection,
+                (cells, d_out),
+                axes=("embed", None),
+                rngs=rngs,
+                compute_dtype=dtype,
             )
         )
         self.clips = clips

@@ -82,11 +82,11 @@ def lstm_scan(
 
 
 class _Kept(NamedTuple):
-    """What the backward pass reads of each step: gates after their functions, cells, outputs."""
+    """What the backward pass reads of each step [T, B, ...]: gates, after their functions, ..."""
 
-    gates_TBG: jax.Array
-    cells_TBC: jax.Array
-    outputs_TBP: jax.Array
+    gates: jax.Array
+    cells: jax.Array
+    outputs: jax.Array
 
 
 def _clipped(x: jax.Array, most: float | None) -> jax.Array:
@@ -138,14 +138,14 @@ def _scan_forward(
     matrices: LstmMatrices,
 ) -> tuple[tuple[jax.Array, jax.Array], Any]:
     kept = _forward(clips, gates_TBG, steps, state, matrices)
-    result = kept.outputs_TBP, kept.cells_TBC[-1]
+    result = kept.outputs, kept.cells[-1]
     return result, (kept, steps, state, matrices)
 
 
 def _scan_backward(clips: Clips, read: Any, grads: tuple[jax.Array, jax.Array]) -> tuple[Any, ...]:
     kept, steps, first, matrices = read
     of_outputs_TBP, of_cells_BC = grads
-    before_TBC = _before(first.cells, kept.cells_TBC, steps.keep)
+    before_TBC = _before(first.cells, kept.cells, steps.keep)
     projection = matrices.projection
 
     def step(state: LstmState, x: Any) -> tuple[LstmState, tuple[jax.Array, jax.Array]]:
@@ -182,14 +182,14 @@ def _scan_backward(clips: Clips, read: Any, grads: tuple[jax.Array, jax.Array]) 
         return before, (of_gates_BG, of_projected_BP)
 
     last = LstmState(jnp.zeros_like(first.outputs), of_cells_BC)
-    xs = (of_outputs_TBP, kept.gates_TBG, kept.cells_TBC, kept.outputs_TBP, before_TBC, steps)
+    xs = (of_outputs_TBP, kept.gates, kept.cells, kept.outputs, before_TBC, steps)
     of_state, (of_gates_TBG, of_projected_TBP) = jax.lax.scan(step, last, xs, reverse=True)
-    outputs_before_TBP = _before(first.outputs, kept.outputs_TBP, steps.keep)
+    outputs_before_TBP = _before(first.outputs, kept.outputs, steps.keep)
     of_recurrent = jnp.einsum("tbp,tbg->pg", outputs_before_TBP, of_gates_TBG)
     of_projection = None
     if projection is not None:
-        o_TBC = kept.gates_TBG[..., -kept.cells_TBC.shape[-1] :]
-        cell_outputs_TBC = o_TBC * jnp.tanh(kept.cells_TBC)
+        o_TBC = kept.gates[..., -kept.cells.shape[-1] :]
+        cell_outputs_TBC = o_TBC * jnp.tanh(kept.cells)
         of_projection = jnp.einsum("tbc,tbp->cp", cell_outputs_TBC, of_projected_TBP)
     return (
         of_gates_TBG,

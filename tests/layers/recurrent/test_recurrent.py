@@ -117,7 +117,8 @@ def test_gradients_with_clips_resets_and_padding_are_those_of_jax():
             c = jnp.clip(c, -clips.cells, clips.cells)
             h = (jax.nn.sigmoid(o) * jnp.tanh(c)) @ projection
             h = jnp.clip(h, -clips.outputs, clips.outputs)
-            h, c = (jnp.where(counts[t][:, None] > 0, *pair) for pair in zip((h, c), before, strict=True))
+            there = counts[t][:, None] > 0
+            h, c = jnp.where(there, h, before[0]), jnp.where(there, c, before[1])
             outputs.append(h)
         return jnp.stack(outputs), c
 
