@@ -93,11 +93,10 @@ class AwdLstm(TargetLoss):
     padding: ClassVar = None
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
-        uniform = nnx.initializers.uniform
         widths, count = config.widths, config.num_layers
 
         def around_zero(bound: float) -> Any:
-            draw = uniform(2 * bound)
+            draw = jax.nn.initializers.uniform(2 * bound)
             return lambda *args, **settings: draw(*args, **settings) - bound
 
         self.embedding = Embedding(

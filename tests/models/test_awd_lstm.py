@@ -124,7 +124,10 @@ def test_weights_are_dropped_once_a_step():
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"cells": 0}, "cells must be a whole number"), ({"weight_dropout_rate": 1.0}, r"in \[0, 1\)")],
+    [
+        ({"cells": 0}, "cells must be a whole number"),
+        ({"weight_dropout_rate": 1.0}, r"in \[0, 1\)"),
+    ],
 )
 def test_settings_that_cannot_be_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):

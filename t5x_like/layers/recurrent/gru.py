@@ -80,7 +80,8 @@ def gru_scan(
 
     Args:
       gates_TBG: what inputs and their biases add to the gates.
-      keep_TB: 1 where the state goes on, 0 where it is reset before the step; of the dtype of gates.
+      keep_TB: 1 where the state goes on, 0 where it is reset before the step; of the dtype of the
+        gates.
       first_BC: the state before the first step.
       matrices: what is read at each step.
     """

@@ -62,7 +62,8 @@ class Lstm(nnx.Module):
           init: the initialisers.
           dtype: the dtype of products and of the state.
           rngs: the source of random numbers.
-          d_out: P, of a projection without bias (Sak et al., 2014); None: the outputs are the cells'.
+          d_out: P, of a projection without bias (Sak et al., 2014); None: the outputs are those of
+            the cells.
           clips: the largest values of cells and of projected outputs.
           recurrent_bias: whether there is a second vector of biases, as in cuDNN.
         """
@@ -125,10 +126,10 @@ class Lstm(nnx.Module):
         recurrent = self.recurrent[...] if recurrent_PG is None else recurrent_PG
         projection = None if self.projection is None else self.projection[...].astype(self.dtype)
         keep_BL = jnp.ones(gates_BLG.shape[:2]) if keep_BL is None else keep_BL
-        marks = [x if x is None else x.astype(self.dtype).T for x in (keep_BL, counts_BL)]
+        counts_TB = None if counts_BL is None else counts_BL.astype(self.dtype).T
         outputs_TBP, state = lstm_scan(
             gates_BLG.swapaxes(0, 1),
-            Steps(*marks),
+            Steps(keep_BL.astype(self.dtype).T, counts_TB),
             LstmState(*(part.astype(self.dtype) for part in state)),
             LstmMatrices(recurrent.astype(self.dtype), projection),
             clips=self.clips,

@@ -1,8 +1,8 @@
 """The loop of an LSTM over time (Hochreiter and Schmidhuber, 1997; Gers et al., 2000).
 
 Its projections and clips are those of Sak et al. (2014) and of ELMo (Peters et al., 2018). Its
-gradient is written down: of a loop, JAX would add up the gradient of each matrix step by step, which
-reads and writes the matrix at each. Here it is one product over all steps.
+gradient is written down: of a loop, JAX would add up the gradient of each matrix step by step,
+which reads and writes the matrix at each. Here it is one product over all steps.
 
 Suffixes: T steps, B batch, C cells, P outputs (C without a projection), G = 4 C gates.
 """
