@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from t5x_like.core.protocols.data import FeatureSpec
-from t5x_like.objectives.parts.continued_rows import Continued
+from t5x_like.objectives.parts.continued_rows import Continued, RandomlyContinued
 from t5x_like.objectives.parts.formats import TargetsOnly
 from t5x_like.objectives.parts.geometry import ConcatenateAndSplit
 
@@ -65,17 +65,26 @@ class ContinuedLanguageModeling(TargetsOnly):
     with an empty state: the first tokens of documents, and those of the first step. `preceding`,
     int32 [1], is the token before the targets, which a model reads first; it is empty at the first
     step.
+
+    Attributes:
+      mean_length: how many tokens most steps read, if they read more or less of them at random, up
+        to the length of the targets (`RandomlyContinued`); None: all fill the targets.
     """
 
     needs = ("eos",)
 
+    mean_length: int | None = None
+
     def geometry(self, lengths: Mapping[str, int]) -> Continued:
-        """Rows that continue from batch to batch, and fill the targets.
+        """Rows that continue from batch to batch.
 
         Raises:
           ValueError: `lengths` lacks the targets, or gives them no room for text.
         """
-        return Continued(_room(lengths, 0))
+        room = _room(lengths, 0)
+        if self.mean_length is None:
+            return Continued(room)
+        return RandomlyContinued(room, mean=self.mean_length)
 
     def features(self, lengths: Mapping[str, int]) -> dict[str, FeatureSpec]:
         """`targets`, `document_starts` of the same length, and `preceding`."""

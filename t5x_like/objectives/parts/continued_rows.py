@@ -77,6 +77,11 @@ class Pieces:
         Raises:
           ValueError: it is too short for `rows` rows, or `rows` is below 1 or odd.
         """
+        needed = self.length + self.ahead
+        return (self.texts_size(tokens, rows) - needed) // self.length + 1
+
+    def texts_size(self, tokens: int, rows: int) -> int:
+        """The tokens of the text of each of `rows` rows; raises as `steps`."""
         directions = self.rows_multiple
         if rows < 1 or rows % directions:
             raise ValueError(
@@ -93,7 +98,7 @@ class Pieces:
                 f"which needs {needed} tokens a row of text: it allows {allowed} rows; make the "
                 "batch smaller or take more text"
             )
-        return (size - needed) // self.length + 1
+        return size
 
     def texts(self, sentences: Sentences, rows: int) -> list[RowText]:
         """The text of each row of a batch."""
@@ -140,12 +145,71 @@ class Continued:
         """Yields the samples of each step, in the order of the rows; nothing is drawn."""
         texts = Pieces(self.length).texts(sentences, rows)
         for step in steps:
-            position = step * self.length
-            yield [
-                (
-                    *text.span(max(position - 1, 0), position),
-                    *text.span(position, position + self.length),
-                    int(text.begins(position)),
-                )
-                for text in texts
-            ]
+            yield _samples(texts, step * self.length, self.length)
+
+
+_SEED = 0x62707474
+"""Of the lengths of `RandomlyContinued`, which are the same in every epoch and every run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomlyContinued(Continued):
+    """`Continued` whose samples have another number of tokens in each step, the same in all rows.
+
+    No gradient passes from a step to the one before: so that this is not always at the same tokens,
+    a step reads about `mean` of them, or half as many (Merity et al., 2018, section 5). `length` is
+    the most.
+
+    Attributes:
+      mean: how many tokens most steps read.
+      deviation: the standard deviation of their number.
+      halved: the share of the steps that read half as many.
+    """
+
+    mean: int = 70
+    deviation: float = 5.0
+    halved: float = 0.05
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.mean <= self.length:
+            raise ValueError(
+                f"a mean of {self.mean} tokens a step does not fit rows of {self.length}"
+            )
+        if self.deviation < 0 or not 0 <= self.halved <= 1:
+            raise ValueError(f"{self}: a deviation is at least 0, and a share from 0 to 1")
+
+    def steps(self, tokens: int, rows: int) -> int:
+        """The number of batches, as `Pieces.steps` has it."""
+        size = Pieces(self.length).texts_size(tokens, rows)
+        ends = np.cumsum(self.lengths(size))  # no step has less than a token
+        return int(np.searchsorted(ends, size, side="right"))
+
+    def lengths(self, count: int) -> np.ndarray:
+        """The tokens of the first steps, int64 [count]."""
+        halved, drawn = (np.random.default_rng((_SEED, n)) for n in range(2))
+        mean = np.where(halved.random(count) < self.halved, self.mean / 2, self.mean)
+        lengths = np.rint(mean + self.deviation * drawn.normal(size=count)).astype(np.int64)
+        return np.clip(lengths, 1, self.length)
+
+    def plan_rows(
+        self, sentences: Sentences, rng: np.random.Generator, steps: range, rows: int
+    ) -> Iterator[list[tuple[int, ...]]]:
+        """Yields the samples of each step, in the order of the rows; nothing is drawn."""
+        texts = Pieces(self.length).texts(sentences, rows)
+        lengths = self.lengths(steps.stop)
+        starts = np.cumsum(lengths) - lengths
+        for step in steps:
+            yield _samples(texts, int(starts[step]), int(lengths[step]))
+
+
+def _samples(texts: list[RowText], position: int, length: int) -> list[tuple[int, ...]]:
+    """The samples of `length` tokens from `position` on of all rows."""
+    return [
+        (
+            *text.span(max(position - 1, 0), position),
+            *text.span(position, position + length),
+            int(text.begins(position)),
+        )
+        for text in texts
+    ]

@@ -129,6 +129,31 @@ def warmup_times_linear(
 
 
 @remember_call
+def slanted_triangle(
+    learning_rate: float, *, total_steps: int, cut: float = 0.1, ratio: float = 32.0
+) -> Schedule:
+    """A line up to `learning_rate` over the share `cut` of the steps, and a longer one down again.
+
+    Both ends are `learning_rate` / `ratio` (ULMFiT, Howard and Ruder, 2018, section 3.2).
+    """
+    _check(0, total_steps, learning_rate=learning_rate)
+    top = int(total_steps * cut)
+    if not 0 < cut < 1 or not ratio >= 1 or top < 1:
+        raise ValueError(
+            "slanted_triangle: cut is a share of total_steps between 0 and 1, of at least a step, "
+            f"and ratio at least 1; got {cut} of {total_steps}, and {ratio}"
+        )
+
+    def schedule(step: Step) -> jax.Array:
+        up = _float(step) / top
+        down = 1.0 - (_float(step) - top) / (total_steps - top)
+        share = jnp.clip(jnp.minimum(up, down), 0.0, 1.0)
+        return learning_rate * (1.0 + share * (ratio - 1.0)) / ratio
+
+    return schedule
+
+
+@remember_call
 def cosine(
     learning_rate: float, *, total_steps: int, warmup_steps: int = 0, final: float = 0.0
 ) -> Schedule:

@@ -89,6 +89,15 @@ def test_only_berts_rate_jumps_and_by_the_share_of_the_warmup(
     )
 
 
+def test_the_corners_of_a_slanted_triangle() -> None:
+    rate = schedules.slanted_triangle(0.01, total_steps=1000)
+    for step, share in ((0, 1 / 32), (50, (1 + 1 / 32) / 2), (100, 1), (550, (1 + 1 / 32) / 2)):
+        assert float(rate(step)) == pytest.approx(0.01 * share, rel=1e-5), step
+    assert float(rate(1000)) == pytest.approx(0.01 / 32, rel=1e-5)
+    with pytest.raises(ValueError, match="of at least a step"):
+        schedules.slanted_triangle(0.01, total_steps=5)
+
+
 def test_the_corners_of_the_papers() -> None:
     bert = schedules.bert_linear(1e-4, total_steps=1_000_000, warmup_steps=10_000)
     got = values(bert, 0, 1, 9_999, 10_000, 500_000, 1_000_000)
