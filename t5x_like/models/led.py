@@ -14,8 +14,14 @@ import jax.numpy as jnp
 
 from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.masks import Mask, Traits
-from t5x_like.layers.attention.variants.global_tokens import GlobalAttention
-from t5x_like.layers.attention.view import View, Views
+from t5x_like.layers.attention.variants.global_tokens import (
+    GIVEN,
+    GlobalAttention,
+    first_tokens,
+    sides_of_layers,
+    views,
+)
+from t5x_like.layers.attention.view import Views
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.stacks.blocks import Parts
 from t5x_like.models import bart
@@ -25,8 +31,6 @@ if TYPE_CHECKING:
     from t5x_like.layers.families.encoder_decoder import Side
 
 GlobalTokens = Literal["given", "first"]
-GIVEN = "encoder_global_mask"
-"""The array of a batch that is 1 for global tokens, int32 [B, M]."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,20 +56,14 @@ class Config(bart.Config):
             raise ValueError(
                 f"led.Config.global_tokens is {' or '.join(known)}, got {self.global_tokens!r}"
             )
-        if len(self.windows) != self.num_encoder_layers or not all(
-            isinstance(one, int) and not isinstance(one, bool) and one >= 1 for one in self.windows
-        ):
-            raise ValueError(
-                "led.Config.window must be a number of at least 1, or one for each of the "
-                f"{self.num_encoder_layers} layers of the encoder, got {self.window!r}"
-            )
+        self.windows  # noqa: B018  raises where they do not fit the layers
 
     @property
     def windows(self) -> tuple[int, ...]:
         """How many positions before and after a token each layer of the encoder sees."""
-        if isinstance(self.window, Sequence):
-            return tuple(self.window)
-        return (self.window,) * self.num_encoder_layers
+        return sides_of_layers(
+            self.window, layers=self.num_encoder_layers, name="led.Config.window"
+        )
 
     def positions_of(self, side: Side) -> int:
         return self.max_positions if side == "encoder" else self.max_decoder_positions
@@ -88,15 +86,7 @@ class Led(bart.Bart):
     def encoder_parts(self, config: Any) -> Parts:
         return dataclasses.replace(
             super().encoder_parts(config),
-            attention=lambda rngs: GlobalAttention(
-                config.d_model,
-                config.num_heads,
-                tied=False,
-                init=config.init,
-                kernel=config.kernel,
-                dtype=config.dtype,
-                rngs=rngs,
-            ),
+            attention=lambda rngs: GlobalAttention(config, init=config.init, tied=False, rngs=rngs),
         )
 
     def encoder_traits(self, batch: Batch) -> Traits:
@@ -107,15 +97,14 @@ class Led(bart.Bart):
             return traits._replace(chosen=(batch[GIVEN] > 0) & (present_BM > 0))
         if self.config.global_tokens == "given":
             return traits
-        return traits._replace(chosen=(jnp.arange(tokens_BM.shape[1]) == 0) & (present_BM > 0))
+        return traits._replace(chosen=first_tokens(present_BM))
 
     def encoder_view(self, mask: Mask, length: int) -> Views:
         config = self.config
         mask = dataclasses.replace(
             mask, most_chosen=config.max_global, queries=mask.queries._replace(chosen=None)
         )
-        windows = config.windows[:1] if len({*config.windows}) == 1 else config.windows
-        return [View(mask=dataclasses.replace(mask, window=(one, one))) for one in windows]
+        return views(mask, config.windows)
 
     def encoder_pairs(self, segments_BM: jax.Array) -> jax.Array:
         pairs = [masks.near_pairs(segments_BM, (one, one)) for one in self.config.windows]

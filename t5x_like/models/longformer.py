@@ -16,8 +16,14 @@ from flax import nnx
 from t5x_like.core.abilities import GivesStates, ReadsPackedRows
 from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.masks import Mask, Traits
-from t5x_like.layers.attention.variants.global_tokens import GlobalAttention
-from t5x_like.layers.attention.view import View, Views
+from t5x_like.layers.attention.variants.global_tokens import (
+    GIVEN,
+    GlobalAttention,
+    first_tokens,
+    sides_of_layers,
+    views,
+)
+from t5x_like.layers.attention.view import Views
 from t5x_like.layers.basics.modules import Init
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.stacks.blocks import Parts
@@ -27,8 +33,6 @@ if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Batch
 
 GlobalTokens = Literal["given", "first", "question", "choice"]
-GIVEN = "encoder_global_mask"
-"""The array of a batch that is 1 for global tokens, int32 [B, L]."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,21 +71,12 @@ class Config(bert.Config):
                 "longformer.Config.relative_buckets must be 0: windows with global tokens have no "
                 f"biases; got {self.relative_buckets}"
             )
-        windows = self.windows
-        if len(windows) != self.num_layers or not all(
-            isinstance(one, int) and not isinstance(one, bool) and one >= 1 for one in windows
-        ):
-            raise ValueError(
-                "longformer.Config.window must be a number of at least 1, or one for each of the "
-                f"{self.num_layers} layers, got {self.window!r}"
-            )
+        self.windows  # noqa: B018  raises where they do not fit the layers
 
     @property
     def windows(self) -> tuple[int, ...]:
         """How many positions before and after a token each layer sees."""
-        if isinstance(self.window, Sequence):
-            return tuple(self.window)
-        return (self.window,) * self.num_layers
+        return sides_of_layers(self.window, layers=self.num_layers, name="longformer.Config.window")
 
     @property
     def most_global(self) -> int:
@@ -94,13 +89,7 @@ def parts(config: Config) -> Parts:
     return dataclasses.replace(
         bert.parts(config),
         attention=lambda rngs: GlobalAttention(
-            config.d_model,
-            config.num_heads,
-            tied=config.tied_global,
-            init=config.init,
-            kernel=config.kernel,
-            dtype=config.dtype,
-            rngs=rngs,
+            config, init=config.init, tied=config.tied_global, rngs=rngs
         ),
     )
 
@@ -137,10 +126,7 @@ class Encoder(bert.Encoder):
             queries=traits,
             keys=traits._replace(chosen=chosen_BL),
         )
-        windows = self.config.windows
-        if len({*windows}) == 1:
-            windows = windows[:1]
-        return [View(mask=dataclasses.replace(mask, window=(one, one))) for one in windows]
+        return views(mask, self.config.windows)
 
     def products(self, counts_BL: jax.Array) -> jax.Array:
         """Multiply-adds of a forward pass without global tokens, float32 []."""
@@ -161,7 +147,7 @@ def global_tokens(config: Config, batch: Batch) -> jax.Array | None:
         return None
     tokens_BL = batch["encoder_input_tokens"]
     if config.global_tokens == "first":
-        return (jnp.arange(tokens_BL.shape[1]) == 0) & present_BL
+        return first_tokens(present_BL)
     ends_BL = (tokens_BL == config.separator).astype(jnp.int32)
     before_BL = jnp.cumsum(ends_BL, axis=1) - ends_BL
     if config.global_tokens == "choice":

@@ -6,18 +6,56 @@ Suffixes: B batch, L length, G global tokens, D d_model, H heads, K d_kv, J = H 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
-from jax.typing import DTypeLike
 
 from t5x_like.core.partitioning import constrain
-from t5x_like.layers.attention.attention_kernels import Attended, Kernel, KeysValues
+from t5x_like.layers.attention.attention_kernels import Attended, KeysValues
 from t5x_like.layers.attention.masks import Chosen, Mask
 from t5x_like.layers.attention.multi_head import Attention, Inits, attend
-from t5x_like.layers.attention.view import View
+from t5x_like.layers.attention.view import View, Views
 from t5x_like.layers.basics.dropout import Dropouts, subkeys
 from t5x_like.layers.basics.modules import Init, Linear
+
+
+GIVEN = "encoder_global_mask"
+"""The array of a batch that is 1 for global tokens, int32 [B, L]."""
+
+
+def sides_of_layers(window: int | Sequence[int], *, layers: int, name: str) -> tuple[int, ...]:
+    """How many positions before and after a token each layer sees.
+
+    Args:
+      window: that number of all layers, or one for each.
+      layers: how many layers there are.
+      name: what the message of an error calls the window.
+
+    Raises:
+      ValueError: there are not so many, or one is below 1.
+    """
+    sides = tuple(window) if isinstance(window, Sequence) else (window,) * layers
+    whole = all(isinstance(one, int) and not isinstance(one, bool) for one in sides)
+    if len(sides) != layers or not whole or min(sides) < 1:
+        raise ValueError(
+            f"{name} must be a number of at least 1, or one for each of the {layers} layers, got "
+            f"{window!r}"
+        )
+    return sides
+
+
+def views(mask: Mask, sides: Sequence[int]) -> Views:
+    """A view through a window for each layer, or one where all are the same."""
+    different = sides[:1] if len({*sides}) == 1 else sides
+    return [View(mask=dataclasses.replace(mask, window=(one, one))) for one in different]
+
+
+def first_tokens(present_BL: jax.Array) -> jax.Array:
+    """The first token of each row, bool [B, L]; `present_BL` is above 0 for those that count."""
+    return (jnp.arange(present_BL.shape[1]) == 0) & (present_BL > 0)
 
 
 class GlobalAttention(Attention):
@@ -28,46 +66,34 @@ class GlobalAttention(Attention):
     and values that they see. Where a mask chooses no keys, nothing of this is computed.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        num_heads: int,
-        *,
-        tied: bool,
-        init: Init,
-        kernel: Kernel,
-        dtype: DTypeLike,
-        rngs: nnx.Rngs,
-    ) -> None:
+    def __init__(self, config: Any, *, init: Init, tied: bool, rngs: nnx.Rngs) -> None:
         """Makes the projections.
 
         Args:
-          d_model: the width of states.
-          num_heads: H, which share the width evenly.
-          tied: whether global tokens have the projections of the others.
+          config: has `d_model`, which `num_heads` share evenly, a `kernel`, and the `dtype` of
+            products.
           init: the initialiser of all matrices.
-          kernel: how attention is computed.
-          dtype: the dtype of products.
+          tied: whether global tokens have the projections of the others.
           rngs: the source of random numbers.
         """
-        d_kv = d_model // num_heads
+        d_model, d_kv, dtype = config.d_model, config.d_kv, config.dtype
         super().__init__(
             d_model,
-            num_heads,
+            config.num_heads,
             d_kv=d_kv,
             inits=Inits.same(init),
             bias=True,
             scale=d_kv**-0.5,
-            kernel=kernel,
+            kernel=config.kernel,
             dtype=dtype,
             rngs=rngs,
         )
 
         def dense() -> Linear | None:
-            shape, axes = (d_model, num_heads * d_kv), ("embed", "joined_kv")
             if tied:
                 return None
-            return Linear(shape, axes, init=init, bias=True, dtype=dtype, rngs=rngs)
+            axes = ("embed", "joined_kv")
+            return Linear((d_model, d_model), axes, init=init, bias=True, dtype=dtype, rngs=rngs)
 
         self.query_global = dense()
         self.key_global = dense()
