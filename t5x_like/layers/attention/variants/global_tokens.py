@@ -21,7 +21,6 @@ from t5x_like.layers.attention.view import View, Views
 from t5x_like.layers.basics.dropout import Dropouts, subkeys
 from t5x_like.layers.basics.modules import Init, Linear
 
-
 GIVEN = "encoder_global_mask"
 """The array of a batch that is 1 for global tokens, int32 [B, L]."""
 
