@@ -91,8 +91,8 @@ def with_rows(run: Run, of_device: int | None) -> Run:
         return dataclasses.replace(run, options=options)
 
     if of_device is None:
-        parts = with_microbatches(with_batch(MOST_ROWS, None)).options.microbatches
-        of_device = MOST_ROWS // (parts or 1)
+        (fitting,) = with_microbatches([with_batch(MOST_ROWS, None)])
+        of_device = MOST_ROWS // (fitting.options.microbatches or 1)
     return with_batch(of_device, 1)
 
 

@@ -28,7 +28,7 @@ IDS = TokenIds(
     counts=np.arange(V, dtype=np.int64),
 )
 ROWS = 4
-SILENT = {"lm", "lm_t5", "lm_continued"}  # they draw nothing
+SILENT = {"lm", "lm_t5", "lm_continued", "gap_sentences"}  # they draw nothing
 
 
 @st.composite
