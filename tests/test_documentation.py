@@ -74,7 +74,7 @@ def in_a_folder_with_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("T5X_LIKE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "data").mkdir()
-    documents = list(itertools.islice(corpora.get("stdlib_docs").documents("train"), 400))
+    documents = list(itertools.islice(corpora.get("stdlib_docs").documents("train"), 600))
     text = "\n\n".join(document["targets"].replace("\n\n", "\n") for document in documents)
     (tmp_path / "data" / "text.txt").write_text(text)
     return tmp_path

@@ -173,7 +173,8 @@ def n_best(passage: Passage, windows: Sequence[Ends | SearchedEnds], text_positi
     score, log_chance, firsts, lasts = np.concatenate(spans, axis=1)
     for at in np.argsort(-score, kind="stable"):
         begin, end = passage.places[int(firsts[at]), 0], passage.places[int(lasts[at]), 1]
-        if text := passage.text[begin:end]:
+        # A piece of white space alone may end an answer.
+        if text := passage.text[begin:end].strip():
             texts.setdefault(text, (float(score[at]), float(np.exp(log_chance[at]))))
         if len(texts) == N_BEST:
             break

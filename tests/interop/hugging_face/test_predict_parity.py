@@ -175,6 +175,8 @@ def test_windows_of_texts_are_theirs(kind, model_type, vocabularies, documents, 
         assert theirs["input_ids"][: len(seen)] == [ids[begin:end] for begin, end in seen]
         for (begin, end), of_window in zip(seen, theirs["offset_mapping"], strict=False):
             texts = [context[first:last].strip() for first, last in of_window]
+            if begin == 0 and tokenizer.convert_ids_to_tokens(ids[0]) == "\u2581":
+                texts[0] = ""  # theirs is the character after the mark of a word that is put there
             assert texts == [context[first:last] for first, last in places[begin:end]]
         short = context[:60]
         pair = (short, question) if family.context_first else (question, short)
