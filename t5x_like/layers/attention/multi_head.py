@@ -148,11 +148,15 @@ class Attention(nnx.Module):
         key: jax.Array | None,
     ) -> Attended:
         """The values of each head, [B, L, H, K], before the last projection."""
-        q_BLHK = self._heads(checkpoint_name(self.query(x_BLD) * self.scale, "query"))
-        q_BLHK = constrain(q_BLHK, "batch", "length", "heads", "kv")
+        q_BLHK = self.queries(x_BLD)
         if view.rotary is not None:
             q_BLHK = view.rotary.turn(q_BLHK)
         return attend(q_BLHK, memory, view=view, dropouts=dropouts, key=key, kernel=self.kernel)
+
+    def queries(self, x_BLD: jax.Array) -> jax.Array:
+        """The scaled queries, [B, L, H, K], not turned."""
+        q_BLHK = self._heads(checkpoint_name(self.query(x_BLD) * self.scale, "query"))
+        return constrain(q_BLHK, "batch", "length", "heads", "kv")
 
     def _heads(self, x_BLJ: jax.Array) -> jax.Array:
         return x_BLJ.reshape(*x_BLJ.shape[:2], self.num_heads, -1)

@@ -145,8 +145,7 @@ class DisentangledAttention(Attention):
     ) -> Attended:
         assert isinstance(view, DisentangledView)
         keys = subkeys(key, 2)
-        q_BQHK = self._heads(self.query(x_BLD) * self.scale)
-        q_BQHK = constrain(q_BQHK, "batch", "length", "heads", "kv")
+        q_BQHK = self.queries(x_BLD)
         distances_RD = dropout(view.distances, keys[0], rate=dropouts.hidden)
         bias = self._bias(q_BQHK, memory.keys, distances_RD, asking_BQ=view.asking)
         return attend(

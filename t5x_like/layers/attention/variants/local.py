@@ -16,9 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.ad_checkpoint import checkpoint_name
 
-from t5x_like.core.partitioning import constrain
 from t5x_like.layers.attention.attention_kernels import Attended, KeysValues
 from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.multi_head import Attention, dropping
@@ -162,15 +160,13 @@ class LocalAttention(Attention):
         """The values of each head, [B, L, H, K]; no probabilities are formed."""
         assert isinstance(view, LocalView)
         assert view.mask is not None
-        q_BLHK = self._heads(checkpoint_name(self.query(x_BLD) * self.scale, "query"))
-        q_BLHK = constrain(q_BLHK, "batch", "length", "heads", "kv")
         beside = None
         if view.summaries is not None:
             assert self.summary_norm is not None
             sums_BGD = self.summary_norm(view.summaries.sums(x_BLD))
             beside = view.summaries.beside(self.keys_values(sums_BGD))
         values_BLHK = with_keys_beside(
-            q_BLHK,
+            self.queries(x_BLD),
             memory,
             mask=view.mask,
             block=view.near_bias.shape[2],
