@@ -23,6 +23,7 @@ from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.cross_entropy import token_sums
 from t5x_like.layers.losses.target_loss import TargetLoss
 from t5x_like.layers.recurrent.lstm import Inits, Lstm
+from t5x_like.layers.stacks.transformer_config import check_fields
 
 if TYPE_CHECKING:
     from t5x_like.core.protocols.model import Batch, Carry, Metrics
@@ -54,17 +55,7 @@ class Config:
     dtype: DTypeLike = "float32"
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            name = f"awd_lstm.Config.{field.name}"
-            if field.name.endswith("_rate") or field.name == "label_smoothing":
-                if not 0 <= value < 1:
-                    raise ValueError(f"{name} must be in [0, 1), got {value!r}")
-            elif field.name.endswith(("_penalty", "z_loss")):
-                if not value >= 0:
-                    raise ValueError(f"{name} must be at least 0, got {value!r}")
-            elif field.type == "int" and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        check_fields(self)
 
     @property
     def widths(self) -> list[int]:

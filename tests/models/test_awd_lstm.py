@@ -125,7 +125,7 @@ def test_weights_are_dropped_once_a_step():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cells": 0}, "cells must be a whole number"),
+        ({"cells": 0}, "cells must be at least 1"),
         ({"weight_dropout_rate": 1.0}, r"in \[0, 1\)"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -27,9 +27,8 @@ _KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {
 class Transformer:
     """Fields that every family has; a family adds its own and sets other defaults.
 
-    Whole numbers must be at least 1, or at least 0 where `may_be_zero` names them. Rates (fields
-    named so) and `label_smoothing` must be in [0, 1), `z_loss` at least 0, and `pad_id` a row of
-    the table. The heads share the width evenly, unless `d_kv` is a field too.
+    Values are checked by `check_fields`, with `may_be_zero`; `pad_id` must be a row of the table.
+    The heads share the width evenly, unless `d_kv` is a field too.
     """
 
     vocab_size: int  # rows of the table: at least as many as the vocabulary's ids
@@ -46,27 +45,11 @@ class Transformer:
     parameters_of: ClassVar[type | None] = None  # another family, whose parameters are the same
 
     def __post_init__(self) -> None:
+        check_fields(self, may_be_zero=self.may_be_zero)
         family = type(self).__module__.rpartition(".")[2]
-        for field in dataclasses.fields(self):
-            name: str = field.name
-            value: Any = getattr(self, name)
-            kinds, what = _KINDS.get(
-                getattr(field.type, "__name__", field.type), ((object, bool), "")
-            )
-            if not _fits(value, kinds):
-                raise ValueError(f"{family}.Config.{name} must be {what}, got {value!r}")
-            if name.endswith("_rate") or name == "label_smoothing":
-                if not 0.0 <= value < 1.0:
-                    raise ValueError(f"{family}.Config.{name} must be in [0, 1), got {value}")
-            elif name == "z_loss" or (isinstance(value, int) and not isinstance(value, bool)):
-                least = 0 if name in (*self.may_be_zero, "z_loss") else 1
-                if not value >= least:
-                    raise ValueError(
-                        f"{family}.Config.{name} must be at least {least}, got {value}"
-                    )
-            if name == "pad_id" and value is not None and value >= self.vocab_size:
-                limit = f"vocab_size={self.vocab_size}"
-                raise ValueError(f"{family}.Config.pad_id must be below {limit}, got {value}")
+        if (pad_id := getattr(self, "pad_id", None)) is not None and pad_id >= self.vocab_size:
+            limit = f"vocab_size={self.vocab_size}"
+            raise ValueError(f"{family}.Config.pad_id must be below {limit}, got {pad_id}")
         policy(self.remat)
         if not _is_floating(self.dtype):
             raise ValueError(
@@ -83,6 +66,33 @@ class Transformer:
     def d_kv(self) -> int:
         """Width of a head."""
         return self.d_model // self.num_heads
+
+
+def check_fields(config: Any, *, may_be_zero: Sequence[str] = ()) -> None:
+    """Checks the fields of a family's configuration, a dataclass, by their types and names.
+
+    Whole numbers must be at least 1, or at least 0 where `may_be_zero` names them. Rates (fields
+    named so) and `label_smoothing` must be in [0, 1), `z_loss` and penalties at least 0.
+
+    Raises:
+      ValueError: a value is not of the type of its field, or out of its range.
+    """
+    family = type(config).__module__.rpartition(".")[2]
+    for field in dataclasses.fields(config):
+        value: Any = getattr(config, field.name)
+        name = f"{family}.Config.{field.name}"
+        kinds, what = _KINDS.get(getattr(field.type, "__name__", field.type), ((object, bool), ""))
+        if not _fits(value, kinds):
+            raise ValueError(f"{name} must be {what}, got {value!r}")
+        if field.name.endswith("_rate") or field.name == "label_smoothing":
+            if not 0.0 <= value < 1.0:
+                raise ValueError(f"{name} must be in [0, 1), got {value}")
+            continue
+        of_loss = field.name == "z_loss" or field.name.endswith("_penalty")
+        if of_loss or (isinstance(value, int) and not isinstance(value, bool)):
+            least = 0 if of_loss or field.name in may_be_zero else 1
+            if not value >= least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
 def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
