@@ -1,3 +1,5 @@
+import fnmatch
+import glob
 import os
 import platform
 import subprocess
@@ -42,17 +44,22 @@ def test_freed_memory_is_used_again_by_every_thread():
 
 
 @pytest.mark.parametrize(
-    ("chosen", "installed", "is_cpu"),
+    ("chosen", "installed", "files", "is_cpu"),
     [
-        ("cpu", ["libtpu"], True),
-        ("tpu,cpu", [], False),
-        (None, [], True),
-        (None, ["jax_plugins"], False),
+        ("cpu", ["libtpu"], ["/dev/accel0"], True),
+        ("tpu,cpu", [], [], False),
+        (None, [], ["/dev/accel0"], True),
+        (None, ["libtpu"], [], True),
+        (None, ["libtpu"], ["/dev/accel0"], False),
+        (None, ["libtpu"], ["/dev/vfio/0"], False),
+        (None, ["jax_plugins"], [], False),
     ],
 )
-def test_the_cpu_is_told_without_jax(chosen, installed, is_cpu, monkeypatch):
+def test_the_cpu_is_told_without_jax(chosen, installed, files, is_cpu, monkeypatch):
     monkeypatch.delenv("JAX_PLATFORMS")
     if chosen:
         monkeypatch.setenv("JAX_PLATFORMS", chosen)
-    monkeypatch.setattr(host_memory.importlib.util, "find_spec", lambda name: name in installed)
+    found = {name: name for name in installed}
+    monkeypatch.setattr(host_memory.importlib.util, "find_spec", found.get)
+    monkeypatch.setattr(glob, "glob", lambda pattern: fnmatch.filter(files, pattern))
     assert host_memory._on_cpu() == is_cpu

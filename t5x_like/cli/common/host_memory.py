@@ -7,6 +7,8 @@ import importlib.util
 import os
 import sys
 
+from t5x_like.core.devices.attached import attached
+
 # malloc.h of glibc
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 _NEVER = 2**31 - 1
@@ -33,4 +35,6 @@ def _on_cpu() -> bool:
     """Whether JAX will probably choose the CPU; found without importing JAX."""
     if chosen := os.environ.get("JAX_PLATFORMS"):
         return chosen == "cpu"
-    return not any(importlib.util.find_spec(name) for name in ("libtpu", "jax_plugins"))
+    if importlib.util.find_spec("libtpu") and "tpu" in attached():  # it compiles without one, too
+        return False
+    return importlib.util.find_spec("jax_plugins") is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import glob
 import importlib.metadata
 import json
 import os
@@ -14,15 +13,12 @@ from pathlib import Path
 
 import jax
 
+from t5x_like.core.devices.attached import attached
 from t5x_like.core.devices.published import peak_flops
 from t5x_like.training.hosts import multihost
 
 _PACKAGES = ("jax", "jaxlib", "libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin")
-_ACCELERATORS = {
-    "cuda": ("an NVIDIA GPU", ("/dev/nvidia[0-9]*",)),
-    "tpu": ("a TPU", ("/dev/accel*", "/dev/vfio/[0-9]*")),
-}
-"""For each extra of the package, its kind of device and the files of such devices."""
+_NAMES = {"cuda": "an NVIDIA GPU", "tpu": "a TPU"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,14 +158,13 @@ def _versions() -> dict[str, str]:
 
 
 def _unused(backend: str) -> list[str]:
-    """Accelerators whose device files are here while JAX computes on the CPU."""
+    """Accelerators that are here while JAX computes on the CPU, each with what to do."""
     if backend != "cpu":
         return []
     chosen = os.environ.get("JAX_PLATFORMS")
     return [
-        f"{what} is here, but JAX_PLATFORMS={chosen} keeps JAX from it: unset that"
+        f"{_NAMES[extra]} is here, but JAX_PLATFORMS={chosen} keeps JAX from it: unset that"
         if chosen
-        else f"{what} is here, but this JAX cannot use it: pip install 't5x_like[{extra}]'"
-        for extra, (what, patterns) in _ACCELERATORS.items()
-        if any(glob.glob(pattern) for pattern in patterns)
+        else f"{_NAMES[extra]} is here, but this JAX cannot use it: pip install 't5x_like[{extra}]'"
+        for extra in attached()
     ]
