@@ -96,7 +96,20 @@ def test_four_microbatches_are_one_batch(name):
     same(state, alone(name)[1])
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+OF_OTHERS_LAYERS = (
+    *("roberta", "spanbert", "distilbert", "electra_all_tokens", "neobert", "led", "prefix_lm"),
+    *("gpt_two_heads", "bert_decoder", "modernbert_decoder", "bart_decoder"),
+)
+"""Families whose layers are those of another: what is sharded is the same."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.matrix] if name in OF_OTHERS_LAYERS else [])
+        for name in FAMILIES
+    ],
+)
 def test_eight_devices_train_as_one(name):
     found, state = losses(FAMILIES[name], MESH)
     np.testing.assert_allclose(found, alone(name)[0], rtol=2e-5)

@@ -17,7 +17,7 @@ FAMILIES = ("bert", "electra", "xlnet", "gpt2", "bart", "t5")
 NO_HEAD = {("bart", "choices"), ("t5", "choices"), ("bart", "tags")}
 """Those that transformers' classes do not know."""
 ON_EIGHT = {("bert", kind) for kind in KINDS if kind != "pairs"} | {
-    (family, kind) for family in FAMILIES for kind in ("classes", "spans")
+    (family, "classes") for family in FAMILIES
 }
 """A body is sharded alike for every head, and a head for every body."""
 CASES = [

@@ -114,7 +114,9 @@ def task(name: str, module: str | None) -> dict[str, str | None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["copy", "copies", "copy_loudly"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("copy", marks=pytest.mark.matrix), "copies", "copy_loudly"]
+)
 def test_seqio_task_trains_unchanged_and_again_without_seqio(
     name: str, tiny: Tiny, module: str, environment_without_tensorflow: dict[str, str]
 ) -> None:
