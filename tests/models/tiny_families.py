@@ -16,6 +16,7 @@ from t5x_like.models import (
     bart_decoder,
     bert,
     bert_decoder,
+    canine,
     deberta_v3,
     distilbert,
     electra,
@@ -170,6 +171,11 @@ FAMILIES = {
         longformer.Longformer,
         longformer.Config(**_ENCODER, **_STILL, window=3, padding_position=0),
         with_global_tokens,
+    ),
+    "canine_c": Family(
+        canine.CanineC,
+        canine.Config(**_ENCODER, **_STILL, num_hashes=4, num_buckets=24, block=6),
+        masked,
     ),
     "deberta_v3": Family(
         deberta_v3.DebertaV3,
