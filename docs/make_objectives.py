@@ -99,6 +99,12 @@ FAMILIES = {
         "Chen 2023). Words are predicted from left to right until 15 % of the row are: its last tenth rarely is.",
         "ngrams replaced_tokens",
     ),
+    "CANINE": (
+        "This is for encoders of characters (Clark et al. 2022, section 3.3). All characters of masked words are predicted, "
+        "in the order in which `masked_positions` come: each from those before it. Its published code has no pretraining: "
+        "the objective follows the paper's words. Here its tokens are pieces of words.",
+        "canine_c",
+    ),
     "DistilBERT": (
         "This is for a student that learns from a teacher (Sanh et al. 2019).",
         "distilbert",

@@ -120,7 +120,7 @@ class CodePointVocabulary:
 def _token_ids() -> TokenIds:
     """Made once: it looks at a quarter of a million characters."""
     texts = [None if _NO_TEXT.match(chr(i)) else chr(i) for i in range(_WITH_WORDS)]
-    roles = {role: i for role, (i, _) in SPECIAL.items()}
+    roles: dict[str, Any] = {role: i for role, (i, _) in SPECIAL.items()}
     return TokenIds(
         vocab_size=_SIZE,
         **roles,

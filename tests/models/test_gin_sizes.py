@@ -72,6 +72,8 @@ BERT = {
 ROBERTA = {"roberta_base": 124_697_433, "roberta_large": 355_412_057}
 LED = {"led_base": 161_844_480, "led_large": 459_801_600}
 LONGFORMER = {"longformer_base": 148_711_257, "longformer_large": 434_653_273}
+# transformers' CanineModel, and heads for pairs and for characters.
+CANINE = {"canine_c": 132_082_944 + 1_538 + 20_869_120}
 SPANBERT = {"spanbert_base": 110_300_480, "spanbert_large": 336_998_976}
 DISTILBERT = {"distilbert": 66_985_530}
 MODERNBERT = {
@@ -168,6 +170,7 @@ FAMILIES = (
     SPANBERT,
     DISTILBERT,
     LONGFORMER,
+    CANINE,
     MODERNBERT,
     MODERNBERT_DECODER,
     NEOBERT,

@@ -187,6 +187,13 @@ OURS = {
     "bart_large": Figures(
         406_291_456, [(500_000, 8000, 512)], {10_000: 4e-4, 255_000: 2e-4, 500_000: 0}, 2.05e12
     ),
+    # The paper has steps, batch, length, rate and warm-up, and no code of its pretraining.
+    "canine_c": Figures(
+        132_082_944 + 1_538 + 20_869_120,  # the body with its pooler, pairs, characters
+        [(124_000, 512, 2048)],
+        {0: 0, 1_550: 0.009, 3_100: 0.018 * 0.975, 62_000: 0.009, 124_000: 0},
+        130e9,
+    ),
     # The paper has lengths, shares and rate. Batches and the parts' tokens are ours.
     **{
         name: Figures(
@@ -257,13 +264,13 @@ OURS = {
 }
 RECIPES = PUBLISHED | OURS
 MINIS = (
-    "albert bart bert bert_wwm byt5 deberta_v3 distilbert electra ettin_decoder eurobert gpt gpt2 "
+    "albert bart bert bert_wwm byt5 canine deberta_v3 distilbert electra ettin_decoder eurobert gpt gpt2 "
     "legal_bert longformer longt5 modernbert mt5 neobert roberta scibert spanbert t5 t5_1_1 ul2 "
     "xlnet"
 ).split()
 FULL = {
     "albert": "albert_base", "bart": "bart_base", "bert": "bert_base", "bert_wwm": "bert_wwm_large",
-    "byt5": "byt5_small", "deberta_v3": "deberta_v3_base", "electra": "electra_small",
+    "byt5": "byt5_small", "canine": "canine_c", "deberta_v3": "deberta_v3_base", "electra": "electra_small",
     "ettin_decoder": "ettin_150m_decoder", "eurobert": "eurobert_610m",
     "longformer": "longformer_base", "longt5": "longt5_tglobal_base", "mt5": "mt5_small",
     "modernbert": "modernbert_base", "roberta": "roberta_base", "spanbert": "spanbert_base",
@@ -282,7 +289,8 @@ def fits(run: Run) -> None:
     """Asserts that vocabulary, model, objective and lengths go together in every phase."""
     vocabulary, name = run.data.vocabulary, run.data.vocabulary.name
     sentinels = 100 if vocabulary.extra_ids is None else vocabulary.extra_ids
-    ids = {None: vocabulary.size + sentinels, "bytes": 259}.get(name)
+    named = {"bytes": 259, "code_points": 0x110000}
+    ids = {None: vocabulary.size + sentinels, **named}.get(name)
     if ids and run.init_from is None:  # otherwise it is another run's
         preflight.vocabulary_fits(run.abstract_model, ids)
     for _, phase in gin_config.without_gin(run).in_phases():

@@ -6,8 +6,8 @@ nothing of them (its fine-tuning code does), nor of its clipping; clipping, deca
 GPT-2; b2 and eps of BART, whose clipping, decay and dropout of attention are of flags that
 circulate; the rates of UL2's denoisers and the share of its suffix; all of legal_bert but BERT's
 vocabulary; all of xlnet_base, which are the large size's; EuroBERT's vocabulary, of which the size
-is published, and its packed rows. NeoBERT's optimizer is that of its code, EuroBERT's the default
-of its trainer.
+is published, and its packed rows; clipping, decay and eps of CANINE, which are ALBERT's. NeoBERT's
+optimizer is that of its code, EuroBERT's the default of its trainer.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.objectives import (
     albert,
     bart,
+    canine,
     deberta,
     denoising,
     distilbert,
@@ -227,6 +228,12 @@ SETTINGS = {
     "bert_*": BERT,
     "byt5_*": MT5.but(
         vocabulary="bytes", objective=spans(0.15, 20.0), lengths={"inputs": 1024, "targets": 189}
+    ),
+    "canine_c": ALBERT.but(
+        vocabulary="code_points",
+        objective=canine.CanineC(masked_rate=0.15, max_predictions=None, dupe_factor=1),
+        lengths={"inputs": 2048},
+        corpus_exponent=0.7,
     ),
     "deberta_v2_*": DEBERTA.but(vocabulary=pieces("unigram", 128_100)),
     "deberta_v3_*": DEBERTA_V3,

@@ -44,7 +44,7 @@ FOLLOWS = {
     "legal_bert-mini": ("INIT_DIR", "bert-mini"),
     "longformer-mini": ("INIT_DIR", "roberta-mini"),
 }
-KEEPS_ITS_VOCABULARY = ("byt5-mini", *FOLLOWS)
+KEEPS_ITS_VOCABULARY = ("byt5-mini", "canine-mini", *FOLLOWS)
 FIRST_PHASE = {
     "bert-mini": "short/run.Phase.steps",
     **{

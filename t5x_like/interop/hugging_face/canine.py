@@ -78,13 +78,17 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[A
 def to_hf(model: Any) -> dict[str, Any] | None:
     """config.json of a (possibly abstract) model; None if it is of another family.
 
+    That of a pretrained model is its body's (`halves`).
+
     Raises:
       ValueError: Hugging Face's configuration cannot express this one.
     """
-    if not (isinstance(model, FineTuned) and isinstance(model.body, canine.Encoder)):
+    pretrained = isinstance(model, canine.Canine)
+    fine_tuned = isinstance(model, FineTuned) and isinstance(model.body, canine.Encoder)
+    if not (pretrained or fine_tuned):
         return None
     config: canine.Config = model.config
-    ending = bert.ending_of(model)
+    ending = _ending_of_body(model) if pretrained else bert.ending_of(model)
     if config.max_positions != config.num_buckets:
         raise ValueError(
             f"canine.Config.max_positions is {config.max_positions} and num_buckets "
@@ -97,7 +101,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
             "exported"
         )
     read = "molecules" if ending in _OF_MOLECULES else "characters"
-    if config.heads_read != read:
+    if fine_tuned and config.heads_read != read:
         raise ValueError(
             f"canine.Config.heads_read is {config.heads_read!r}, but the head of Hugging Face's "
             f"Canine{ending} reads {read}: it cannot be exported"
@@ -107,7 +111,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
         "architectures": [_KIND.classes + ending.removesuffix("(add_pooling_layer=False)")],
         **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
         "hidden_act": activation_names.name_of(config.activation),
-        **head_classes.settings(model),
+        **(head_classes.settings(model) if fine_tuned else {}),
     }
 
 
@@ -134,16 +138,20 @@ def halves(model: Any, params: Any) -> dict[str, tuple[nnx.Module, Any]] | None:
     """A pretrained model as its body, with the pooler where it has one."""
     if not isinstance(model, canine.Canine):
         return None
-    pooled = model.sentence is not None
+    ending = _ending_of_body(model)
+    pooled = ending == head_classes.BODY
     config = dataclasses.replace(model.config, heads_read="molecules" if pooled else "characters")
     body = functools.partial(canine.Encoder, config)
-    ending = head_classes.BODY if pooled else bert.BARE
     make = bert.with_head(ending, body, config, kind=_KIND, config={})
     whole = nnx.eval_shape(lambda: make(rngs=nnx.Rngs(0)))
     parts = {"body": params["encoder"]}
     if pooled:
         parts["head"] = {"pooler": params["sentence"]["pooler"]}
     return {"": (whole, parts)}
+
+
+def _ending_of_body(model: canine.Canine) -> str:
+    return bert.BARE if model.sentence is None else head_classes.BODY
 
 
 def _body(config: canine.Config) -> list[Rule]:

@@ -9,6 +9,7 @@ import tokenizers
 
 from t5x_like.data.cache import words
 from t5x_like.interop.tokenizers import from_files, to_files
+from t5x_like.vocabularies.code_points import CodePointVocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 from t5x_like.vocabularies.text import byte_level
@@ -138,6 +139,23 @@ def published_byte_bpe(folder):
     (folder / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}))
     (folder / "merges.txt").write_text("#version: 0.2\n")
     return byte_bpe.read(folder / "vocab.json", folder / "merges.txt")
+
+
+def test_code_points_have_transformers_own_tokenizer(tmp_path):
+    """Which needs no file, and puts the same around a text; pairs have types here alone."""
+    transformers = pytest.importorskip("transformers")
+    vocabulary = CodePointVocabulary()
+    to_files.write(vocabulary, tmp_path, model_type="canine", max_length=2048)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert (type(theirs).__name__, theirs.model_max_length) == ("CanineTokenizer", 2048)
+    first, second = vocabulary.encode("Grüße 東"), vocabulary.encode("b")
+    cls, sep = vocabulary.token_ids.cls, vocabulary.token_ids.sep
+    assert theirs("Grüße 東")["input_ids"] == [cls, *first, sep]
+    assert theirs("Grüße 東", "b")["input_ids"] == [cls, *first, sep, *second, sep]
+    assert from_files.find(tmp_path)[0] == vocabulary
+    (tmp_path / "vocabulary" / "vocabulary.json").unlink()
+    (tmp_path / "vocabulary").rmdir()  # as the released models have it
+    assert from_files.find(tmp_path)[0] == vocabulary
 
 
 @pytest.mark.parametrize("model_type", ["roberta", "bart"])
