@@ -102,7 +102,7 @@ FAMILIES = {
     "CANINE": (
         "This is for encoders of characters (Clark et al. 2022, section 3.3). All characters of masked words are predicted, "
         "in the order in which `masked_positions` come: each from those before it. Its published code has no pretraining: "
-        "the objective follows the paper's words. Here its tokens are pieces of words.",
+        "the objective follows the paper's words.",
         "canine_c",
     ),
     "DistilBERT": (
@@ -178,6 +178,11 @@ _PARTS = (
     '"parts": {"text": ["Ada", "Turin"], "answer_start": [0, 13]}}\n'
 )
 ROWS = {
+    "canine_c": (
+        "texts.txt",
+        "The river was calm. Did you see the boats?\nThey came at dawn! Nobody spoke to Dr. Brown.\n",
+        "--objective canine_c --vocabulary code_points",
+    ),
     "mlm_parts": (
         "texts.jsonl",
         _PARTS,
@@ -261,7 +266,7 @@ ROWS = {
         "--objective searched_spans --vocab_type characters --vocab_size 99",
     ),
 }
-"""For objectives that do not read plain text: a file, its rows, and flags of the command."""
+"""For objectives that do not read plain text, or not in pieces: a file, its rows, and flags."""
 
 VARIANT = re.compile(r"_(rate|length)_\d+$")
 """Names that differ from another one in a number; the page has no example of them."""
@@ -306,7 +311,7 @@ def main() -> None:
 
 
 def _example(name: str) -> str:
-    if name in objectives.of_plain_text():
+    if name not in ROWS:
         command = f"t5x_like show stdlib_docs.{name} -n 1 --length 64"
         return f"```\n$ {command}\n{_output(command)}\n```\n"
     with tempfile.TemporaryDirectory() as folder:

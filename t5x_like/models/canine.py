@@ -18,7 +18,7 @@ from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.view import View
 from t5x_like.layers.basics import activations, embeddings, hashed
-from t5x_like.layers.basics.depth import at
+from t5x_like.layers.basics.depth import above, at
 from t5x_like.layers.basics.dropout import give_keys, subkeys
 from t5x_like.layers.basics.embeddings import InputEmbedding
 from t5x_like.layers.basics.modules import Init
@@ -101,17 +101,19 @@ class Encoder(EncoderBody, nnx.Module):
     characters, 0 for padding) and `encoder_token_type_ids`, [B, L] each. Float32
     `encoder_head_mask`, [B, N, H], multiplies the values of heads of the layers among molecules.
 
-    As in the published code, the last layer sees the whole row (the paper's sees blocks), the
-    molecule of the last characters makes room for that of the first, [CLS], and the mask of
-    molecules is not shifted with them. Convolutions read states of padding beside a text: what a
-    row gives depends a little on whether it is padded.
+    As in the published code, the last layer sees the whole row and not blocks, the molecule of the
+    last characters makes room for that of the first, [CLS], and the mask of molecules is not
+    shifted with them. Convolutions read states of padding beside a text: what a row gives depends a
+    little on whether it is padded.
     """
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         made_of = standard_parts.parts(config, POST_NORM)
         stack = functools.partial(encoder_stack, config, made_of, rngs=rngs)
-        last = config.num_layers + 1
-        on_layer = functools.partial(at, of=last + 1)
+        last, to_the_end = config.num_layers + 1, config.heads_read == "characters"
+        on_layer = functools.partial(at, of=last + to_the_end)
+        # Heads that read molecules have these beside them, and use nothing of them.
+        on_last: Any = functools.partial(on_layer, n=last) if to_the_end else above
         self.embedding = _embedding(config, rngs)
         self.initial = on_layer(stack(num_layers=1), 0)
         self.downsampling = on_layer(
@@ -121,16 +123,15 @@ class Encoder(EncoderBody, nnx.Module):
             1,
         )
         self.stack = on_layer(stack(num_layers=config.num_layers), 1)
-        self.upsampling = on_layer(
+        self.upsampling = on_last(
             molecules.Upsampling(
                 config.d_model,
                 width=config.upsampling_width,
                 dropouts=config.dropouts,
                 **_beside(config, rngs),
-            ),
-            last,
+            )
         )
-        self.final = on_layer(stack(num_layers=1), last)
+        self.final = on_last(stack(num_layers=1))
         self.config = config
 
     @property

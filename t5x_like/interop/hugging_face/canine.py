@@ -51,7 +51,6 @@ _SETTINGS = {
 }
 _OF_MOLECULES = (head_classes.CLASSES, head_classes.CHOICES, head_classes.BODY)
 """The classes whose heads read the molecule of [CLS]; others read characters."""
-_SAME_DROPOUT = {"classifier_dropout": None}  # no class of this family reads the setting
 
 
 def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[Any]:
@@ -63,7 +62,9 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[A
     Raises:
       ValueError: another head, or a setting that is not supported.
     """
-    unsupported_settings.check(config, unsupported_settings.ENCODER)
+    # No class of this family has the latter.
+    fixed = {**unsupported_settings.ENCODER, "classifier_dropout": None}
+    unsupported_settings.check(config, fixed)
     ending = architecture.removeprefix(_KIND.classes)
     fields = {ours: config.get(*theirs) for ours, theirs in _SETTINGS.items()}
     ours = canine.Config(
@@ -72,7 +73,7 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[A
         heads_read="molecules" if ending in _OF_MOLECULES else "characters",
     )
     body = functools.partial(canine.Encoder, ours)
-    return bert.with_head(ending, body, ours, kind=_KIND, config={**config, **_SAME_DROPOUT})
+    return bert.with_head(ending, body, ours, kind=_KIND, config=config)
 
 
 def to_hf(model: Any) -> dict[str, Any] | None:

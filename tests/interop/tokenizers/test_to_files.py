@@ -294,7 +294,7 @@ def test_auto_tokenizer(vocabularies, texts, tmp_path, warned, name, model_type)
     for role, i in roles:
         assert getattr(tokenizer, f"{role}_token_id") == i
     batch = tokenizer(["a b", "a"], ["b", "b"], padding=True)
-    has_types = model_type in ("albert", "bert", "electra", "xlnet")
+    has_types = model_type in ("albert", "bert", "canine", "electra", "xlnet")
     assert ("token_type_ids" in batch) == has_types
     padded = batch["input_ids"][1]
     assert (padded[0] if model_type == "xlnet" else padded[-1]) == ids.pad
