@@ -1,4 +1,4 @@
-"""CANINE (Clark et al., 2022): an encoder of characters that computes with a quarter as many states.
+"""CANINE (Clark et al., 2022): an encoder of characters, most of whose layers read molecules.
 
 Suffixes: B batch, L characters, M molecules, K masked characters, D d_model, N layers.
 """
@@ -13,30 +13,24 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from t5x_like.core.abilities import LAST, CountsFlops, GivesStates, States, Want
+from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.view import View
-from t5x_like.layers.basics import activations, embeddings, hashed
+from t5x_like.layers.basics import embeddings, hashed
 from t5x_like.layers.basics.depth import above, at
 from t5x_like.layers.basics.dropout import give_keys, subkeys
 from t5x_like.layers.basics.embeddings import InputEmbedding
 from t5x_like.layers.basics.modules import Init
-from t5x_like.layers.basics.token_scores import TokenScores
 from t5x_like.layers.families.body import EncoderBody
-from t5x_like.layers.families.encoder_pretraining import MaskedPretraining, row_weights
-from t5x_like.layers.heads import label_heads
 from t5x_like.layers.heads.masked_lm import at_positions
-from t5x_like.layers.heads.permuted_characters import PermutedCharacters
 from t5x_like.layers.losses import accounting
-from t5x_like.layers.losses.accounting import Term
-from t5x_like.layers.losses.cross_entropy import token_sums
 from t5x_like.layers.stacks import molecules, standard_parts
 from t5x_like.layers.stacks.blocks import POST_NORM, EncoderLayer
 from t5x_like.layers.stacks.encoder import encoder_stack
 
 if TYPE_CHECKING:
-    from t5x_like.core.protocols.model import Batch, Carry, Metrics
+    from t5x_like.core.protocols.model import Batch
 
 HeadsRead = Literal["characters", "molecules"]
 
@@ -60,6 +54,7 @@ class Config(standard_parts.Config):
     block: int = 128  # characters that see each other in the first layer
     downsampling: int = 4  # characters of a molecule
     upsampling_width: int = 4  # characters that the convolution after the molecules reads
+    num_subwords: int = 119_547  # of the vocabulary that CANINE-S predicts: mBERT's, cased
     heads_read: HeadsRead = "characters"  # the states that heads of tasks read
     sentence_head: bool = True  # with a pooler and a classifier of pairs of sentences
     norm_epsilon: float = 1e-12
@@ -86,12 +81,12 @@ class Config(standard_parts.Config):
 
 
 class _Read(NamedTuple):
-    """A row until its last layer: input, first layer, molecules, and characters with those."""
+    """Rows until the last layer, which reads `joined`: [B, L, D] but for molecules."""
 
-    embedded_BLD: jax.Array
-    first_BLD: jax.Array
+    embedded: jax.Array
+    first: jax.Array
     molecules: States
-    joined_BLD: jax.Array
+    joined: jax.Array
 
 
 class Encoder(EncoderBody, nnx.Module):
@@ -214,13 +209,13 @@ class Encoder(EncoderBody, nnx.Module):
         keys = subkeys(key, 2)
         read = self.read(batch, keys[0], want=want)
         view = View(mask=Mask(present=batch["encoder_attention_mask"]))
-        last_BLD = self.final.encode(read.joined_BLD, views=view, key=keys[1]).last
+        last_BLD = self.final.encode(read.joined, views=view, key=keys[1]).last
         if read.molecules.states is None:
             return States(last_BLD)
         deep_NBLD = jax.vmap(lambda x_BMD: self._of_characters(x_BMD, batch))(
             read.molecules.states[1:]
         )
-        outer = (x_BLD[None] for x_BLD in (read.embedded_BLD, read.first_BLD))
+        outer = (x_BLD[None] for x_BLD in (read.embedded, read.first))
         return States(last_BLD, jnp.concatenate([*outer, deep_NBLD, last_BLD[None]]))
 
     def predicting(self, batch: Batch, key: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
@@ -235,13 +230,13 @@ class Encoder(EncoderBody, nnx.Module):
         def body(layer: EncoderLayer, x_BKD: jax.Array, key: jax.Array | None) -> Any:
             give_keys(layer, key)
             keys = subkeys(key, 2)
-            memory = layer.attention.keys_values(read.joined_BLD)
+            memory = layer.attention.keys_values(read.joined)
             x_BKD, _ = layer.attended(
                 layer.attention_norm, layer.attention, x_BKD, memory, view=view, key=keys[0]
             )
             return layer.feed_forward(x_BKD, keys[1]), None
 
-        asked_BKD = at_positions(read.joined_BLD, batch["masked_positions"])
+        asked_BKD = at_positions(read.joined, batch["masked_positions"])
         found_BKD, _ = self.final(body, asked_BKD, self.final.keys(keys[1]))
         return found_BKD, read.molecules.last
 
@@ -298,101 +293,3 @@ def _beside(config: Config, rngs: nnx.Rngs) -> dict[str, Any]:
         "dtype": config.dtype,
         "rngs": rngs,
     }
-
-
-class Canine(MaskedPretraining):
-    """What both CANINEs share: a term of masked positions, and one of pairs of sentences.
-
-    A batch is one of `MaskedPretraining`. A subclass defines how masked positions are scored. Nobody
-    published the code of pretraining: these losses follow the paper's words.
-    """
-
-    abilities = (CountsFlops, GivesStates)
-    encoder: Encoder
-
-    def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
-        self.encoder = Encoder(config, rngs=rngs)
-        self.sentence = _sentence_head(config, rngs) if config.sentence_head else None
-        self.config = config
-
-    def scores(self, x_BKD: jax.Array, batch: Batch, key: jax.Array | None) -> TokenScores:
-        """The scores of what `targets` are, from the states at masked positions."""
-        raise NotImplementedError
-
-    def targets(self, batch: Batch) -> jax.Array:
-        """The row of the scores that is right for each masked position, int32 [B, K]."""
-        raise NotImplementedError
-
-    def products_of_scores(self, weights_BK: jax.Array) -> jax.Array:
-        """Multiply-adds of the scores of a batch's masked positions, float32 []."""
-        raise NotImplementedError
-
-    def terms(
-        self, batch: Batch, key: jax.Array | None, carry: Carry
-    ) -> tuple[dict[str, Term], Metrics, Carry]:
-        """`mlm`, over masked positions, and where there is a head `sentence`, over rows.
-
-        Metrics: `mlm_accuracy`, `mlm_perplexity`, `sentence_accuracy`.
-        """
-        keys = subkeys(key, 2)
-        weights_BK = batch["masked_loss_weights"].astype(jnp.float32)
-        x_BKD, molecules_BMD = self.encoder.predicting(batch, keys[0])
-        scores = self.scores(x_BKD, batch, keys[1])
-        sums = token_sums(scores, self.targets(batch), weights_BL=weights_BK)
-        masked = weights_BK.sum()
-        metrics = {"mlm_accuracy": (sums.correct, masked), "mlm_perplexity": (sums.nll, masked)}
-        terms = {"mlm": Term(sums.cross_entropy, masked)}
-        of_pairs, more = self.sentence_terms(molecules_BMD, batch)
-        return terms | of_pairs, metrics | more, carry
-
-    def flops(self, batch: Batch) -> jax.Array:
-        weights_BK = batch["masked_loss_weights"]
-        products = self.encoder.products_of_predicting(
-            batch["encoder_attention_mask"], accounting.count(weights_BK), weights_BK
-        )
-        products += self.products_of_scores(weights_BK)
-        if self.sentence is not None:
-            products += row_weights(batch).sum() * accounting.matrix_size(self.sentence)
-        return accounting.step_flops(products)
-
-
-class CanineC(Canine):
-    """CANINE-C: masked characters, one after another in the order of a row's masked positions."""
-
-    def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
-        super().__init__(config, rngs=rngs)
-        self.characters = PermutedCharacters(config, config.num_buckets, rngs=rngs)
-
-    def scores(self, x_BKD: jax.Array, batch: Batch, key: jax.Array | None) -> TokenScores:
-        """Those of buckets of characters."""
-        keys = subkeys(key, 2)
-        positions_BK = batch["masked_positions"]
-        rows = jnp.arange(len(positions_BK))[:, None]
-        tokens_BL = batch["encoder_input_tokens"]
-        given = batch["masked_loss_weights"] > 0
-        # A slot without a weight has position 0, where it must not write.
-        places_BK = jnp.where(given, positions_BK, tokens_BL.shape[1])
-        gold_BL = tokens_BL.at[rows, places_BK].set(batch["masked_targets"], mode="drop")
-        gold_BKD = at_positions(self.encoder.embedded(gold_BL, batch, keys[0]), positions_BK)
-        return self.characters.token_scores(
-            x_BKD, gold_BKD, batch["masked_loss_weights"], key=keys[1]
-        )
-
-    def targets(self, batch: Batch) -> jax.Array:
-        """The buckets of the characters."""
-        return self.characters.buckets(batch["masked_targets"])
-
-    def products_of_scores(self, weights_BK: jax.Array) -> jax.Array:
-        return self.characters.products(weights_BK)
-
-
-def _sentence_head(config: Config, rngs: nnx.Rngs) -> label_heads.SequenceHead:
-    return label_heads.SequenceHead(
-        config.d_model,
-        2,
-        pool=label_heads.first,
-        init=config.init,
-        activation=activations.tanh,
-        dtype=config.dtype,
-        rngs=rngs,
-    )

@@ -38,9 +38,9 @@ def load(spec: str | Path, *, extra_ids: int | None = None) -> Vocabulary:
     """The vocabulary that `spec` names.
 
     Args:
-      spec: `bytes`, `code_points`, or, on a disk or in a bucket, a SentencePiece `.model` file, BERT's
-        `vocab.txt`, a `tokenizer.json`, or a directory: one where a vocabulary was saved, or one
-        with `tokenizer.json`, `vocab.json` and `merges.txt`, or `vocab.txt`.
+      spec: `bytes`, `code_points`, or, on a disk or in a bucket, a SentencePiece `.model` file,
+        BERT's `vocab.txt`, a `tokenizer.json`, or a directory: one where a vocabulary was saved, or
+        one with `tokenizer.json`, `vocab.json` and `merges.txt`, or `vocab.txt`.
       extra_ids: sentinels to add; None for the usual number (100 for a `.model` file, none for the
         others). A saved vocabulary has its own number, which `extra_ids` must match.
 

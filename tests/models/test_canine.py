@@ -16,19 +16,19 @@ from t5x_like.core.abilities import ALL
 from t5x_like.layers.basics import hashed
 from t5x_like.layers.heads.masked_lm import at_positions
 from t5x_like.layers.stacks import molecules
-from t5x_like.models import canine
+from t5x_like.models import canine_pretraining
 
 FAMILY = FAMILIES["canine_c"]
 BATCH = {name: jnp.asarray(x) for name, x in FAMILY.batch(np.random.default_rng(0)).items()}
 
 
 @functools.cache
-def made() -> canine.CanineC:
+def made() -> canine_pretraining.CanineC:
     return nnx.jit(lambda: FAMILY.make(init_std=0.3)(rngs=nnx.Rngs(0)))()
 
 
 @jax.jit
-def scores(model: canine.CanineC, batch: dict[str, Any]) -> jax.Array:
+def scores(model: canine_pretraining.CanineC, batch: dict[str, Any]) -> jax.Array:
     """Of each masked position, [B, K, V]."""
     x_BKD, _ = model.encoder.predicting(batch)
     return model.scores(x_BKD, batch, None).logits()

@@ -72,8 +72,11 @@ BERT = {
 ROBERTA = {"roberta_base": 124_697_433, "roberta_large": 355_412_057}
 LED = {"led_base": 161_844_480, "led_large": 459_801_600}
 LONGFORMER = {"longformer_base": 148_711_257, "longformer_large": 434_653_273}
-# transformers' CanineModel, and heads for pairs and for characters.
-CANINE = {"canine_c": 132_082_944 + 1_538 + 20_869_120}
+# transformers' CanineModel, and heads for pairs, and for characters or subwords.
+CANINE = {
+    "canine_c": 132_082_944 + 1_538 + 20_869_120,
+    "canine_s": 132_082_944 + 1_538 + 119_547 * 769 + 769 * 768 + 2 * 768,
+}
 SPANBERT = {"spanbert_base": 110_300_480, "spanbert_large": 336_998_976}
 DISTILBERT = {"distilbert": 66_985_530}
 MODERNBERT = {

@@ -17,6 +17,7 @@ from t5x_like.models import (
     bert,
     bert_decoder,
     canine,
+    canine_pretraining,
     deberta_v3,
     distilbert,
     electra,
@@ -81,6 +82,11 @@ def with_global_tokens(rng: np.random.Generator) -> Batch:
     return batch | {
         "encoder_global_mask": (batch["encoder_input_tokens"] % 5 == 1).astype(np.int32)
     }
+
+
+def with_subwords(rng: np.random.Generator) -> Batch:
+    batch = masked(rng)
+    return batch | {"masked_subwords": batch["masked_targets"] % 30}
 
 
 def with_boundaries(rng: np.random.Generator) -> Batch:
@@ -173,9 +179,16 @@ FAMILIES = {
         with_global_tokens,
     ),
     "canine_c": Family(
-        canine.CanineC,
+        canine_pretraining.CanineC,
         canine.Config(**_ENCODER, **_STILL, num_hashes=4, num_buckets=24, block=6),
         masked,
+    ),
+    "canine_s": Family(
+        canine_pretraining.CanineS,
+        canine.Config(
+            **_ENCODER, **_STILL, num_hashes=2, num_buckets=24, block=LENGTH, num_subwords=30
+        ),
+        with_subwords,
     ),
     "deberta_v3": Family(
         deberta_v3.DebertaV3,

@@ -1,12 +1,18 @@
-"""CANINE's objective: whole words of characters, all masked, predicted in a random order."""
+"""CANINE's objectives: whole words, predicted by characters in a random order, or as subwords."""
 
 from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
 
-from t5x_like.objectives.canine import CanineC
+import numpy as np
+import pytest
+
+from t5x_like.objectives.canine import CanineC, CanineS
 from t5x_like.objectives.mlm import NextSentence
 from t5x_like.vocabularies.code_points import CodePointVocabulary
+from t5x_like.vocabularies.learning.subword_training import train_wordpiece
+from t5x_like.vocabularies.passthrough import PassThroughVocabulary
+from t5x_like.vocabularies.subwords import SubwordVocabulary
 from tests.objectives.masked_examples import generator
 
 VOCABULARY = CodePointVocabulary()
@@ -55,3 +61,52 @@ def test_positions_come_in_a_random_order() -> None:
 
 class _AllMasked(NextSentence):
     shares = CanineC.shares
+
+
+@pytest.fixture(scope="module")
+def subwords(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, SubwordVocabulary]:
+    vocabulary = train_wordpiece(
+        [TEXT] * 3, size=90, character_coverage=1.0, lowercase=False, extra_ids=0
+    )
+    folder = tmp_path_factory.mktemp("subwords")
+    vocabulary.save(folder)
+    return str(folder), vocabulary
+
+
+def test_subwords_of_another_vocabulary_are_masked(subwords: tuple[str, SubwordVocabulary]) -> None:
+    """All characters of each one have one fate; its id stands at its first character."""
+    name, vocabulary = subwords
+    objective = CanineS(vocabulary=name, max_predictions=20)
+    assert objective.features({"inputs": 512})["masked_subwords"].length == 20
+    spans = {}
+    for begin, part in ((1, PAIR["first"]), (len(PAIR["first"]) + 2, PAIR["second"])):
+        ids, places = vocabulary.locate("".join(map(chr, part)))
+        spans |= {begin + s: (i, begin + e) for i, (s, e) in zip(ids, places, strict=True)}
+    fates = dict.fromkeys(("masked", "random", "kept"), 0)
+    for seed in SEEDS:
+        features = objective(PAIR, generator(seed), IDS)
+        noisy = features["inputs"].copy()
+        starts = features["masked_positions"].tolist()
+        assert starts == sorted({*starts})
+        assert len(starts) == min(20, round(0.15 * len(spans)))
+        whole = np.concatenate([[IDS.cls], PAIR["first"], [IDS.sep], PAIR["second"], [IDS.sep]])
+        np.testing.assert_array_equal(features["masked_targets"], whole[starts])
+        for start, subword in zip(starts, features["masked_subwords"], strict=True):
+            i, end = spans[start]
+            assert subword == i
+            found, before = noisy[start:end], whole[start:end]
+            kind = "masked" if (found == IDS.mask).all() else "random"
+            kind = "kept" if (found == before).all() else kind
+            fates[kind] += 1
+            assert kind == "masked" or not (found == IDS.mask).any()
+            noisy[start:end] = before
+        np.testing.assert_array_equal(noisy, whole)
+    total = sum(fates.values())
+    assert abs(fates["masked"] / total - 0.8) < 0.1
+    assert 0.02 < fates["random"] / total < 0.2
+
+
+def test_a_vocabulary_without_places_is_refused(tmp_path: Path) -> None:
+    PassThroughVocabulary(100).save(tmp_path)
+    with pytest.raises(ValueError, match="where its subwords are in a text"):
+        CanineS(vocabulary=str(tmp_path))(PAIR, generator(), IDS)

@@ -54,6 +54,11 @@ def albert(parameters: int, steps: int, trained: float) -> Figures:
     return Figures(parameters, [(steps, 4096, 512)], rates, trained)
 
 
+def canine(parameters: int) -> Figures:
+    rates = {0: 0, 1_550: 0.009, 3_100: 0.018 * 0.975, 62_000: 0.009, 124_000: 0}
+    return Figures(parameters, [(124_000, 512, 2048)], rates, 130e9)
+
+
 def deberta(parameters: int) -> Figures:
     rates = {5_000: 1e-4, 10_000: 2e-4, 505_000: 1e-4, 1_000_000: 0}
     return Figures(parameters, [(1_000_000, 2048, 512)], rates, 1.05e12)
@@ -187,13 +192,10 @@ OURS = {
     "bart_large": Figures(
         406_291_456, [(500_000, 8000, 512)], {10_000: 4e-4, 255_000: 2e-4, 500_000: 0}, 2.05e12
     ),
-    # The paper has steps, batch, length, rate and warm-up, and no code of its pretraining.
-    "canine_c": Figures(
-        132_082_944 + 1_538 + 20_869_120,  # the body with its pooler, pairs, characters
-        [(124_000, 512, 2048)],
-        {0: 0, 1_550: 0.009, 3_100: 0.018 * 0.975, 62_000: 0.009, 124_000: 0},
-        130e9,
-    ),
+    # The paper has steps, batch, length, rate and warm-up, and no code of its pretraining. The
+    # parameters are those of the body with its pooler, of pairs, and of characters or subwords.
+    "canine_c": canine(132_082_944 + 1_538 + 20_869_120),
+    "canine_s": canine(132_082_944 + 1_538 + 119_547 * 769 + 769 * 768 + 2 * 768),
     # The paper has lengths, shares and rate. Batches and the parts' tokens are ours.
     **{
         name: Figures(
@@ -264,14 +266,14 @@ OURS = {
 }
 RECIPES = PUBLISHED | OURS
 MINIS = (
-    "albert bart bert bert_wwm byt5 canine deberta_v3 distilbert electra ettin_decoder eurobert gpt gpt2 "
-    "legal_bert longformer longt5 modernbert mt5 neobert roberta scibert spanbert t5 t5_1_1 ul2 "
-    "xlnet"
+    "albert bart bert bert_wwm byt5 canine deberta_v3 distilbert electra ettin_decoder eurobert "
+    "gpt gpt2 legal_bert longformer longt5 modernbert mt5 neobert roberta scibert spanbert t5 "
+    "t5_1_1 ul2 xlnet"
 ).split()
 FULL = {
     "albert": "albert_base", "bart": "bart_base", "bert": "bert_base", "bert_wwm": "bert_wwm_large",
-    "byt5": "byt5_small", "canine": "canine_c", "deberta_v3": "deberta_v3_base", "electra": "electra_small",
-    "ettin_decoder": "ettin_150m_decoder", "eurobert": "eurobert_610m",
+    "byt5": "byt5_small", "canine": "canine_c", "deberta_v3": "deberta_v3_base",
+    "electra": "electra_small", "ettin_decoder": "ettin_150m_decoder", "eurobert": "eurobert_610m",
     "longformer": "longformer_base", "longt5": "longt5_tglobal_base", "mt5": "mt5_small",
     "modernbert": "modernbert_base", "roberta": "roberta_base", "spanbert": "spanbert_base",
     "t5": "t5_small", "t5_1_1": "t5_1_1_small", "ul2": "ul2_20b", "xlnet": "xlnet_base",

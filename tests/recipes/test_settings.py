@@ -139,6 +139,12 @@ ALBERT = Settings(
         ngram=3, favor_shorter=True, masked_rate=0.15, max_predictions=None, dupe_factor=1
     ),
 )
+CANINE = ALBERT.but(
+    vocabulary="code_points",
+    objective=canine.CanineC(masked_rate=0.15, max_predictions=None, dupe_factor=1),
+    lengths={"inputs": 2048},
+    corpus_exponent=0.7,
+)
 BERT = Settings(
     optimizer=BERT_ADAM,
     vocabulary=pieces("wordpiece", 30_522, lowercase=True),
@@ -229,11 +235,14 @@ SETTINGS = {
     "byt5_*": MT5.but(
         vocabulary="bytes", objective=spans(0.15, 20.0), lengths={"inputs": 1024, "targets": 189}
     ),
-    "canine_c": ALBERT.but(
-        vocabulary="code_points",
-        objective=canine.CanineC(masked_rate=0.15, max_predictions=None, dupe_factor=1),
-        lengths={"inputs": 2048},
-        corpus_exponent=0.7,
+    "canine_c": CANINE,
+    "canine_s": CANINE.but(
+        objective=canine.CanineS(
+            masked_rate=0.15,
+            max_predictions=77,
+            dupe_factor=1,
+            vocabulary="imported/bert_multilingual_cased",
+        )
     ),
     "deberta_v2_*": DEBERTA.but(vocabulary=pieces("unigram", 128_100)),
     "deberta_v3_*": DEBERTA_V3,

@@ -23,6 +23,7 @@ from t5x_like.models import (
     bert,
     bert_decoder,
     canine,
+    canine_pretraining,
     deberta_v3,
     distilbert,
     electra,
@@ -55,7 +56,7 @@ MODELS: dict[str, functools.partial[Any]] = {
     "albert": functools.partial(albert.Albert, albert.Config(**LAYERS)),
     "electra": functools.partial(electra.Electra, electra.Config(**LAYERS)),
     "canine": functools.partial(
-        canine.CanineC,
+        canine_pretraining.CanineC,
         canine.Config(**LAYERS, max_positions=20, num_buckets=20, num_hashes=2),
     ),
     "deberta-v2": functools.partial(

@@ -17,7 +17,7 @@ from t5x_like.interop import mapping
 from t5x_like.interop.hugging_face import bert, head_classes
 from t5x_like.interop.hugging_face.configuration import activation_names, unsupported_settings
 from t5x_like.interop.mapping import Names, Rule
-from t5x_like.models import canine
+from t5x_like.models import canine, canine_pretraining
 from t5x_like.models.finetuned import FineTuned
 
 MODEL_TYPES = ("canine",)
@@ -84,7 +84,7 @@ def to_hf(model: Any) -> dict[str, Any] | None:
     Raises:
       ValueError: Hugging Face's configuration cannot express this one.
     """
-    pretrained = isinstance(model, canine.Canine)
+    pretrained = isinstance(model, canine_pretraining.Canine)
     fine_tuned = isinstance(model, FineTuned) and isinstance(model.body, canine.Encoder)
     if not (pretrained or fine_tuned):
         return None
@@ -137,7 +137,7 @@ def names(model: Any) -> Names:
 
 def halves(model: Any, params: Any) -> dict[str, tuple[nnx.Module, Any]] | None:
     """A pretrained model as its body, with the pooler where it has one."""
-    if not isinstance(model, canine.Canine):
+    if not isinstance(model, canine_pretraining.Canine):
         return None
     ending = _ending_of_body(model)
     pooled = ending == head_classes.BODY
@@ -151,7 +151,7 @@ def halves(model: Any, params: Any) -> dict[str, tuple[nnx.Module, Any]] | None:
     return {"": (whole, parts)}
 
 
-def _ending_of_body(model: canine.Canine) -> str:
+def _ending_of_body(model: canine_pretraining.Canine) -> str:
     return bert.BARE if model.sentence is None else head_classes.BODY
 
 
