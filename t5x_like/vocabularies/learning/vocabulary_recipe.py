@@ -204,7 +204,7 @@ def _checked(path: str | Path) -> Path:
 
 
 def _made(sentences: list[str], recipe: Recipe) -> SubwordVocabulary | CharacterVocabulary:
-    sizes = {"size": recipe.size, "extra_ids": recipe.extra_ids}
+    sizes: dict[str, Any] = {"size": recipe.size, "extra_ids": recipe.extra_ids}
     if recipe.kind == "byte_bpe":
         return subword_training.train_byte_bpe(sentences, **sizes, pattern=recipe.pattern)
     coverage = recipe.character_coverage
