@@ -252,6 +252,13 @@ OURS = {
         {5_000: 1e-5, 10_000: 2e-5 * 0.98, 250_000: 1e-5, 500_000: 0},
         65.5e9,
     ),
+    # Its scripts have rows, tokens, rate and schedule; the epochs are ours.
+    "ulmfit": Figures(
+        44_272_402,
+        [(276_000, 64, 95)],
+        {0: 4e-3 / 32, 27_600: 4e-3, 276_000: 4e-3 / 32},
+        1.68e9,
+    ),
     # The paper has the large size alone.
     "xlnet_base": Figures(116_750_336, [(500_000, 8192, 512)], XLNET, 2.1e12),
 }
@@ -259,7 +266,7 @@ RECIPES = PUBLISHED | OURS
 MINIS = (
     "albert bart bert bert_wwm byt5 deberta_v3 distilbert electra ettin_decoder eurobert gpt gpt2 "
     "legal_bert longformer longt5 modernbert mt5 neobert roberta scibert spanbert t5 t5_1_1 ul2 "
-    "xlnet"
+    "ulmfit xlnet"
 ).split()
 FULL = {
     "albert": "albert_base", "bart": "bart_base", "bert": "bert_base", "bert_wwm": "bert_wwm_large",

