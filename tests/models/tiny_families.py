@@ -12,6 +12,7 @@ import numpy as np
 from t5x_like.layers.heads import label_heads
 from t5x_like.models import (
     albert,
+    awd_lstm,
     bart,
     bart_decoder,
     bert,
@@ -216,6 +217,11 @@ FAMILIES = {
             **_SIDES, **_STILL, max_positions=LENGTH, window=3, pad_id=0, global_tokens="first"
         ),
         translated,
+    ),
+    "awd_lstm": Family(
+        awd_lstm.AwdLstm,
+        awd_lstm.Config(vocab_size=VOCAB, d_embedding=16, cells=24, dropout_multiplier=0.0),
+        written,
     ),
     "gpt": Family(gpt.Gpt, gpt.Config(**_ENCODER, **_STILL), written),
     "gpt_two_heads": Family(_two_heads, gpt.Config(**_ENCODER, **_STILL, pad_id=0), chosen),

