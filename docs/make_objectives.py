@@ -100,9 +100,10 @@ FAMILIES = {
         "ngrams replaced_tokens",
     ),
     "CANINE": (
-        "This is for encoders of characters (Clark et al. 2022, section 3.3). All characters of masked words are predicted, "
-        "in the order in which `masked_positions` come: each from those before it. Its published code has no pretraining: "
-        "the objective follows the paper's words.",
+        "These are for encoders of characters (Clark et al. 2022, section 3.3). With `canine_c` all characters of masked "
+        "words are predicted, in the order in which `masked_positions` come: each from those before it. "
+        "`OBJECTIVE = @canine.CanineS()` predicts subwords, whose vocabulary `canine.CanineS.vocabulary` names. The published "
+        "code has no pretraining: both follow the paper's words.",
         "canine_c",
     ),
     "DistilBERT": (

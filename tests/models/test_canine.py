@@ -60,6 +60,17 @@ def test_a_character_is_predicted_from_those_before_it_in_the_order() -> None:
     np.testing.assert_array_equal(padded[given], before[given])
 
 
+def test_a_subword_beyond_the_table_shows() -> None:
+    """The loss is NaN, so that a run stops; it is a number where all have a row."""
+    family = FAMILIES["canine_s"]
+    model = nnx.jit(lambda: family.make()(rngs=nnx.Rngs(0)))()
+    batch = BATCH | {"masked_subwords": BATCH["masked_targets"] % 30}
+    loss = jax.jit(lambda batch: model.loss(batch, None, (), model.weights(batch))[0])
+    assert np.isfinite(loss(batch))
+    beyond = batch["masked_subwords"].at[0, 0].set(30)
+    assert np.isnan(loss(batch | {"masked_subwords": beyond}))
+
+
 def test_characters_of_other_blocks_are_not_seen() -> None:
     """By the first layer: a change stays in its block, of which the last has fewer characters."""
     encoder = made().encoder
