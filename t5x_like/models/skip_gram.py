@@ -107,7 +107,7 @@ class SkipGram(TermLoss):
 
 
 def _around(x_BLD: jax.Array, reach: int) -> jax.Array:
-    """What is at 1, 2, ... places before and after each place, [B, L, O, D]; zeros beyond the row."""
+    """What is 1, 2, ... places before and after each place, [B, L, O, D]; zeros beyond the row."""
     length = x_BLD.shape[1]
     wide = jnp.pad(x_BLD, [(0, 0), (reach, reach), *[(0, 0)] * (x_BLD.ndim - 2)])
     steps = [sign * step for step in range(1, reach + 1) for sign in (-1, 1)]

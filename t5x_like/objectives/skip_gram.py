@@ -89,9 +89,9 @@ class SkipGram:
         """Pieces of one document that fill the inputs.
 
         Raises:
-          ValueError: `lengths` has no inputs.
+          ValueError: `lengths` has no inputs, or no room for a word and one around it.
         """
-        return SplitDocuments(masking.text_room(lengths, 0))
+        return SplitDocuments(masking.text_room(lengths, 0, texts=2))
 
     def sizes(self, n: np.ndarray) -> dict[str, np.ndarray]:
         """The greatest feature lengths for samples of `n` tokens (int [samples])."""
