@@ -173,7 +173,8 @@ def _around(features: Features, vocabulary: Vocabulary, ids: TokenIds) -> dict[s
         shown = np.concatenate([near, features["negatives"][place]])
         roles = {n: "target" if n < len(near) else "replaced" for n in range(len(shown))}
         name = f"{place + 1}. {vocabulary.piece(word).removeprefix(_SPACE)}"
-        lines[name] = line(shown, vocabulary, ids, roles=roles)
+        tokens = line(shown, vocabulary, ids, roles=roles)
+        lines[name] = [dataclasses.replace(one, text=f" {one.text.strip()}") for one in tokens]
     return lines
 
 
