@@ -110,6 +110,11 @@ FAMILIES = {
         "This is for a student that learns from a teacher (Sanh et al. 2019).",
         "distilbert",
     ),
+    "Word vectors": (
+        "This is for word vectors (Mikolov et al. 2013). After the text, each of its first words is shown with the words "
+        "around it and those that were drawn.",
+        "skip_gram",
+    ),
     "XLNet": (
         "This is for encoders with memory (Yang et al. 2019, sections 2.2 to 2.4). Rows continue from "
         "batch to batch. Position i may not see position j if `permutation_query_order` of i is at "

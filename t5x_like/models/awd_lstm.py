@@ -6,7 +6,7 @@ Suffixes: B batch, L length, D width, V vocabulary.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from jax.typing import DTypeLike
 from t5x_like.core.abilities import LAST, CountsFlops, GivesStates, ScoresTargets, States, Want
 from t5x_like.layers.basics.depth import above, at
 from t5x_like.layers.basics.dropout import dropout, subkeys
-from t5x_like.layers.basics.modules import ZEROS, Embedding, Logits, param
+from t5x_like.layers.basics.modules import ZEROS, Embedding, Logits, around_zero, param
 from t5x_like.layers.basics.token_scores import TokenScores
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
@@ -97,10 +97,6 @@ class AwdLstm(TargetLoss):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         widths, count = config.widths, config.num_layers
-
-        def around_zero(bound: float) -> Any:
-            draw = jax.nn.initializers.uniform(2 * bound)
-            return lambda *args, **settings: draw(*args, **settings) - bound
 
         self.embedding = Embedding(
             config.vocab_size, config.d_embedding, init=around_zero(0.1), rngs=rngs

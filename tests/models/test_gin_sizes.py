@@ -159,12 +159,14 @@ XLNET = {"xlnet_base": 116_750_336, "xlnet_large": 360_300_800}
 BART = {"bart_base": 139_420_416, "bart_large": 406_291_456}
 MBART = {"mbart_cc25": 610_851_840}
 AWD_LSTM = {"awd_lstm": 44_272_402, "awd_lstm_1152": 44_334_082}
+SKIP_GRAM = {"skip_gram": 415_200_000}
 PREFIX_LM = {"prefix_lm_base": 109_628_544}
 FAMILIES = (
     T5,
     T5_1_1,
     LONGT5,
     AWD_LSTM,
+    SKIP_GRAM,
     LED,
     MT5,
     UMT5,

@@ -31,6 +31,7 @@ from t5x_like.models import (
     modernbert_decoder,
     neobert,
     prefix_lm,
+    skip_gram,
     spanbert,
     t5,
 )
@@ -135,6 +136,20 @@ def written(rng: np.random.Generator) -> Batch:
     }
 
 
+def around(rng: np.random.Generator) -> Batch:
+    """Words that see up to three others; one row is only padding."""
+    lengths = rng.integers(2, LENGTH + 1, ROWS)
+    lengths[3] = 0
+    radius = rng.integers(1, 4, (ROWS, LENGTH, 1))
+    present = np.arange(LENGTH) < lengths[:, None]
+    return {
+        "encoder_input_tokens": _tokens(rng, LENGTH) * present,
+        "encoder_attention_mask": present.astype(np.int32),
+        "reach": ((np.arange(3) < radius) * present[..., None]).astype(np.int32),
+        "negatives": rng.integers(0, VOCAB, (ROWS, LENGTH, 4)).astype(np.int32),
+    }
+
+
 def chosen(rng: np.random.Generator) -> Batch:
     """Two texts a row, of which one is right; the last row has no choice."""
     texts = [written(rng) for _ in range(2)]
@@ -218,6 +233,7 @@ FAMILIES = {
         ),
         translated,
     ),
+    "skip_gram": Family(skip_gram.SkipGram, skip_gram.Config(vocab_size=VOCAB, d_model=16), around),
     "awd_lstm": Family(
         awd_lstm.AwdLstm,
         awd_lstm.Config(vocab_size=VOCAB, d_embedding=16, cells=24, dropout_multiplier=0.0),

@@ -36,6 +36,7 @@ from t5x_like.objectives import (
     lm,
     mlm,
     roberta,
+    skip_gram,
     span_corruption,
     spanbert,
     ul2,
@@ -296,6 +297,13 @@ SETTINGS = {
     ),
     "t5_1_1_*": T5_1_1,
     "t5_*": T5_1_1.but(dropout=0.1),
+    "skip_gram": Settings(
+        optimizer=adam("adamw", eps=1e-8, weight_decay=0.0),
+        vocabulary=pieces("words", 692_000),
+        objective=skip_gram.SkipGram(window=5, negatives=5, sample=1e-5),
+        clip=None,
+        lengths={"inputs": 1024},
+    ),
     "ulmfit": Settings(
         optimizer=adam("adamw", b2=0.99, eps=1e-8, weight_decay=1e-7) | {"b1": 0.8},
         vocabulary=dataclasses.replace(
