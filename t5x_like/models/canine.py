@@ -147,7 +147,7 @@ class Encoder(EncoderBody, nnx.Module):
                 f"rows of {length} characters have no molecule of {self.config.downsampling}: pad "
                 "them"
             )
-        types_BL = batch.get("encoder_token_type_ids") if self.config.type_vocab_size else None
+        types_BL = batch.get("encoder_token_type_ids") if self.config.type_vocab_size > 1 else None
         return self.embedding(
             characters,
             embeddings.positions_in_row(characters),
