@@ -11,6 +11,8 @@ from t5x_like.cli.common.parsers import CommandParser
 if TYPE_CHECKING:
     from t5x_like.evaluation.spaces.comparison import Comparison
 
+_DRAWN = 40
+"""Pairs of words in a picture."""
 _EPILOG = """\
 examples:
   t5x_like align english.vec german.vec --seeds en-de.0-5000.txt --test en-de.5000-6500.txt
@@ -53,7 +55,7 @@ def main(argv: list[str]) -> int:
     if args.plot:
         from t5x_like.reporting import space_drawing
 
-        space_drawing.plot(result, args.plot)
+        space_drawing.plot(args.plot, *result.shown(_DRAWN))
     return 0
 
 

@@ -27,6 +27,71 @@ models, to HF_DIR/discriminator and HF_DIR/generator; --push adds these words to
 
 def main(argv: list[str]) -> int:
     """Writes config.json, the weights, the tokenizer's files and a model card."""
+    args = _parser().parse_args(argv)
+    if args.vectors:
+        return _vectors(args)
+    if args.adapter:
+        return _adapter(args)
+    if args.base:
+        raise ValueError("--base is for --adapter: a whole model has no base")
+
+    from t5x_like.api.exporting.export import export
+
+    lines = export(
+        args.source,
+        args.target,
+        step=args.step,
+        overwrite=args.overwrite,
+        push=args.push,
+        private=args.private,
+        task_head=args.task_head,
+        modules=args.module,
+    )
+    print("\n".join(lines))
+    return 0
+
+
+def _vectors(args: argparse.Namespace) -> int:
+    """Writes a file of word vectors."""
+    for flag in ("adapter", "base", "push", "private", "task_head"):
+        if getattr(args, flag):
+            raise ValueError(f"--{flag} is for models, and --vectors writes words alone")
+
+    from t5x_like.api.word_vectors import export_vectors
+
+    line = export_vectors(
+        args.source,
+        args.target,
+        step=args.step,
+        overwrite=args.overwrite,
+        modules=args.module,
+    )
+    print(line)
+    return 0
+
+
+def _adapter(args: argparse.Namespace) -> int:
+    """Writes the files of an adapter."""
+    if args.task_head:
+        raise ValueError("--task_head is for whole models: an adapter has one head")
+    if args.push:
+        raise ValueError("--push uploads whole models: upload an adapter with `hf upload`")
+
+    from t5x_like.api.exporting.adapter_export import export_adapter
+
+    line = export_adapter(
+        args.source,
+        args.target,
+        base=args.base,
+        step=args.step,
+        overwrite=args.overwrite,
+        modules=args.module,
+    )
+    print(line)
+    return 0
+
+
+def _parser() -> CommandParser:
     parser = CommandParser(
         "export",
         description="Exports a model to the format of Hugging Face.",
@@ -68,65 +133,4 @@ def main(argv: list[str]) -> int:
         help="write the vectors of tokens that are words to a file of word2vec, named by --to",
     )
     opening.add_modules(parser)
-    args = parser.parse_args(argv)
-    if args.vectors:
-        return _vectors(args)
-    if args.adapter:
-        return _adapter(args)
-    if args.base:
-        raise ValueError("--base is for --adapter: a whole model has no base")
-
-    from t5x_like.api.exporting.export import export
-
-    lines = export(
-        args.source,
-        args.target,
-        step=args.step,
-        overwrite=args.overwrite,
-        push=args.push,
-        private=args.private,
-        task_head=args.task_head,
-        modules=args.module,
-    )
-    print("\n".join(lines))
-    return 0
-
-
-def _vectors(args: argparse.Namespace) -> int:
-    """Writes a file of word vectors."""
-    for flag in ("adapter", "base", "push", "private", "task_head"):
-        if getattr(args, flag):
-            raise ValueError(f"--{flag} is for models, and --vectors writes words alone")
-
-    from t5x_like.api.exporting.vectors_export import export_vectors
-
-    line = export_vectors(
-        args.source,
-        args.target,
-        step=args.step,
-        overwrite=args.overwrite,
-        modules=args.module,
-    )
-    print(line)
-    return 0
-
-
-def _adapter(args: argparse.Namespace) -> int:
-    """Writes the files of an adapter."""
-    if args.task_head:
-        raise ValueError("--task_head is for whole models: an adapter has one head")
-    if args.push:
-        raise ValueError("--push uploads whole models: upload an adapter with `hf upload`")
-
-    from t5x_like.api.exporting.adapter_export import export_adapter
-
-    line = export_adapter(
-        args.source,
-        args.target,
-        base=args.base,
-        step=args.step,
-        overwrite=args.overwrite,
-        modules=args.module,
-    )
-    print(line)
-    return 0
+    return parser

@@ -2,47 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 from etils import epath
 
 from t5x_like.core import whole_files
 
-if TYPE_CHECKING:
-    from t5x_like.evaluation.spaces.comparison import Comparison
 
+def plot(
+    output: epath.PathLike, pairs: Sequence[tuple[str, str]], x_ND: np.ndarray, y_ND: np.ndarray
+) -> None:
+    """Draws pairs of words in a plane, each with a line between the two, as a PNG file.
 
-def plot(of: Comparison, output: epath.PathLike, *, words: int = 40) -> None:
-    """Draws asked words and their translations in a plane, each pair with a line, as a PNG file.
-
-    The plane is that of the two principal components of these vectors.
+    The plane is that of the two principal components of their vectors.
 
     Args:
-      of: the two spaces.
       output: the file.
-      words: how many words of the source are shown, those with the first rows.
+      pairs: words of the source and of the target.
+      x_ND: the mapped vectors of the former.
+      y_ND: the vectors of the latter.
     """
     from matplotlib.figure import Figure
 
-    _, first = np.unique(of.test.rows[:, 0], return_index=True)
-    pairs = of.test.rows[first[:words]]
-    both = np.concatenate([of.source.vectors[pairs[:, 0]], of.target.vectors[pairs[:, 1]]])
+    both = np.concatenate([x_ND, y_ND])
     centred = both - both.mean(axis=0)
     *_, axes_2D = np.linalg.svd(centred, full_matrices=False)
     one, other = np.split(centred @ axes_2D[:2].T, 2)
     figure = Figure(figsize=(10, 10), layout="constrained")
     axes = figure.add_subplot(1, 1, 1)
-    for space, points, colour, row in (
-        (of.source, one, "C0", 0),
-        (of.target, other, "C1", 1),
-    ):
-        axes.plot(*points.T, "o", color=colour, label=("source, mapped", "target")[row])
-        for (x, y), n in zip(points, pairs[:, row], strict=True):
+    for row, (points, label) in enumerate(((one, "source, mapped"), (other, "target"))):
+        axes.plot(*points.T, "o", color=f"C{row}", label=label)
+        for place, words in zip(points, pairs, strict=True):
             axes.annotate(
-                space.words[n], (x, y), color=colour, fontsize=8, parse_math=False,
-                xytext=(3, 3), textcoords="offset points",
-            )  # fmt: skip
+                words[row],
+                place,
+                xytext=(3, 3),
+                textcoords="offset points",
+                color=f"C{row}",
+                fontsize=8,
+                parse_math=False,
+            )
     for ends in zip(one, other, strict=True):
         axes.plot(*np.transpose(ends), color="0.6", linewidth=0.8, zorder=0)
     axes.legend()

@@ -47,6 +47,13 @@ class Comparison:
         """The rows of the source's words that were asked for."""
         return np.unique(self.test.rows[:, 0])
 
+    def shown(self, count: int) -> tuple[list[tuple[str, str]], np.ndarray, np.ndarray]:
+        """The first asked words, each with a translation, and the vectors of both [count, D]."""
+        _, first = np.unique(self.test.rows[:, 0], return_index=True)
+        rows = self.test.rows[first[:count]]
+        words = [(self.source.words[n], self.target.words[m]) for n, m in rows.tolist()]
+        return words, self.source.vectors[rows[:, 0]], self.target.vectors[rows[:, 1]]
+
     def moved(self, count: int, *, among: int = 10_000) -> list[tuple[str, float]]:
         """Words of both whose vectors are farthest apart, with their cosines, the farthest first.
 

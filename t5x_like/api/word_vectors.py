@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t5x_like.api import loading
-from t5x_like.evaluation.language.analogies import token_table
-from t5x_like.evaluation.spaces import word_vectors
+from t5x_like.runs.trained import word_vectors
 
 if TYPE_CHECKING:
     from t5x_like.training.checkpointing.ranking import WantedStep
@@ -44,7 +43,5 @@ def export_vectors(
     model = loading.load(source, step=step, modules=modules)
     if model.vocabulary is None:
         raise ValueError(f"{source} has no vocabulary, so that its vectors have no words")
-    table = token_table(model.model, model.vocabulary.vocab_size)
-    made = word_vectors.of_table(table, model.vocabulary)
-    word_vectors.write(path, made)
-    return f"{path}: vectors of {len(made.words):,} words, {made.vectors.shape[1]} numbers each"
+    words, size = word_vectors.write(path, model.model, model.vocabulary)
+    return f"{path}: vectors of {words:,} words, {size} numbers each"
