@@ -39,14 +39,16 @@ class Relative(NamedTuple):
     """The operands of relative attention beside queries, keys and values.
 
     Attributes:
-      keys: [N, F, C, J], projected vectors of relative positions (`copies`); row c is for a key
-        T - c before a query.
+      keys: [N, F, C, J], projected vectors of relative positions (`copies`), which queries are
+        multiplied with; row c is for a key T - c before a query.
       backward: bool [B], true for rows that look at the second direction; None: none does.
       vectors: float32 [4, J]; `relative_step.Operands.vectors`.
       mask: bool [B|1, 1, Q, T], or None.
       differs: bool [B, 1, Q, T], true where segments differ, or None.
       positions: int32 [B|1, Q], the queries' positions in the row; None: they are the whole row.
       pairs: what `pairs_of` gives; None: it is not computed yet.
+      queries: [N, 1, C, J], such vectors that keys are multiplied with; row c is for a query
+        c - T after a key; None: none are.
     """
 
     keys: jax.Array
@@ -56,6 +58,7 @@ class Relative(NamedTuple):
     differs: jax.Array | None
     positions: jax.Array | None
     pairs: jax.Array | None = None
+    queries: jax.Array | None = None
 
 
 def relative_tpu(
@@ -76,11 +79,11 @@ def relative_tpu(
     Raises:
       ValueError: it cannot compute these shapes (`unsuited`).
     """
-    if reason := unsuited(queries, memory, drop):
+    if reason := unsuited(queries, memory, drop, both=relative.queries is not None):
         raise ValueError(f"relative attention on TPUs: {reason}; use attention_kernels.plain")
     _, keys, heads, width = memory.keys.shape
     length = relative.keys.shape[2] - keys
-    more = -keys % LANES
+    more, more_rows = -keys % LANES, -length % LANES
     k, v = (x.reshape(*x.shape[:2], heads * width) for x in memory)
     # The kernel reads whole tiles, or a whole array; devices split the queries that ask.
     split = functools.partial(parts_of_queries, len(q_BSJ), heads=heads)
@@ -99,7 +102,10 @@ def relative_tpu(
         q_BSJ,
         jnp.pad(k, ((0, 0), (0, more), (0, 0))),
         jnp.pad(v, ((0, 0), (0, more), (0, 0))),
-        r=jnp.pad(relative.keys, ((0, 0), (0, 0), (-length % LANES, more), (0, 0))),
+        r=jnp.pad(relative.keys, ((0, 0), (0, 0), (more_rows, more), (0, 0))),
+        s=None
+        if relative.queries is None
+        else jnp.pad(relative.queries[:, :, 1:], ((0, 0), (0, 0), (more, more_rows + 1), (0, 0))),
         vectors=relative.vectors.astype(jnp.float32),
         pairs=None if pairs is None else jnp.pad(pairs, ((0, 0), (0, 0), (0, more))),
         positions=None if positions is None else positions.astype(jnp.int32)[..., None],
@@ -119,8 +125,13 @@ def relative_tpu(
     return _attend(operands, settings)
 
 
-def unsuited(queries: int, memory: KeysValues, drop: Dropping | None) -> str | None:
-    """Why the kernel cannot compute it; None if it can."""
+def unsuited(
+    queries: int, memory: KeysValues, drop: Dropping | None, *, both: bool = False
+) -> str | None:
+    """Why the kernel cannot compute it; None if it can.
+
+    `both`: whether keys, too, are multiplied with relative positions.
+    """
     rows_of_batch, keys, heads, width = memory.keys.shape
     if reason := unsuited_width(width) or kernel_gradient.unsuited(None, drop):
         return reason
@@ -175,9 +186,12 @@ def _attend_backward(
     settings: Settings, saved: tuple[Operands, jax.Array], g: jax.Array
 ) -> tuple[Operands]:
     operands, values = saved
-    dq, dk, dv, dr, dvectors = _over_mesh(relative_kernel.backward, operands, settings, values, g)
+    found = _over_mesh(relative_kernel.backward, operands, settings, values, g)
+    dq, dk, dv, dr, dvectors, *ds = found
     dq = jnp.pad(dq, ((0, 0), (0, operands.q.shape[1] - dq.shape[1]), (0, 0)))
-    return (Operands(dq, dk, dv, dr.astype(operands.r.dtype), dvectors, None, None, None, None),)
+    none = operands._replace(**dict.fromkeys(Operands._fields))
+    of_r, *of_s = (x.astype(operands.r.dtype) for x in (dr, *ds))
+    return (none._replace(q=dq, k=dk, v=dv, r=of_r, s=of_s[0] if of_s else None, vectors=dvectors),)
 
 
 _attend.defvjp(_attend_forward, _attend_backward)
@@ -190,6 +204,7 @@ def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *
             k=split.of_keys,
             v=split.of_keys,
             r=PartitionSpec(split.rows, None, None, split.heads),
+            s=None if operands.s is None else PartitionSpec(split.rows, None, None, split.heads),
             vectors=PartitionSpec(None, split.heads),
             pairs=split.of_rows(operands.pairs, split.queries),
             positions=split.of_rows(operands.positions, split.queries),
@@ -197,12 +212,14 @@ def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *
             seed=PartitionSpec(),
         )
         of_keys = Gradient(split.of_keys, summed=split.queries)
+        of_r = Gradient(of_operands.r, summed=split.queries)
         return of_operands, [
             Gradient(split.of_q),
             of_keys,
             of_keys,
-            Gradient(of_operands.r, summed=split.queries),
+            of_r,
             Gradient(of_operands.vectors, summed=(*split.rows, *split.queries)),
+            *([] if operands.s is None else [of_r]),
         ]
 
     return over_mesh(fn, settings, operands, more, specs=specs)

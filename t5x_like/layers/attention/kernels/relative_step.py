@@ -7,7 +7,7 @@ J joined heads.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 from t5x_like.layers.attention.kernels import kernel_parts
+from t5x_like.layers.attention.kernels.key_shift import KeyWindows
 from t5x_like.layers.attention.kernels.kernel_parts import (
     MASKED,
     Draws,
@@ -58,7 +59,8 @@ class Operands(NamedTuple):
 
     `q` is [B, Q or more, J], of which the first Q ask; `k` and `v` are [B, T, J]. `r` is
     [1, F, C, J], of which int32 `direction`, [B], chooses one for each row; on a mesh it is
-    [N, F, C, J], one for each part of the batch. `vectors`, float32 [4, J], are added to queries
+    [N, F, C, J], one for each part of the batch. `s`, [1|N, 1, C, J], is what keys are
+    multiplied with (`KeyWindows`), or None. `vectors`, float32 [4, J], are added to queries
     that look at content, at positions and at segments; the last is what the third are multiplied
     with where segments differ. `pairs` is int8 [B|1, Q, T]; `positions`, int32 [B|1, Q, 1], are
     those of the queries; None where they are the whole row. `seed` is that of `kernel_parts.Draws`.
@@ -68,6 +70,7 @@ class Operands(NamedTuple):
     k: Any
     v: Any
     r: Any
+    s: Any
     vectors: Any
     pairs: Any
     positions: Any
@@ -80,6 +83,7 @@ class _Queries(NamedTuple):
 
     Attributes:
       window: which they are.
+      of_keys: what keys are multiplied with for them.
       content: queries of content [R, J], and
       position: of positions.
       segment: of segments, float32.
@@ -88,6 +92,7 @@ class _Queries(NamedTuple):
     """
 
     window: Window
+    of_keys: KeyWindows
     content: jax.Array
     position: jax.Array
     segment: jax.Array
@@ -113,6 +118,7 @@ def _queries(
         pairs = None if refs.pairs is None else refs.pairs[0, window.queries].astype(jnp.int32)
         yield _Queries(
             window,
+            KeyWindows.of(window, refs.r.shape[2] - refs.k.shape[1]),
             (content * settings.factor).astype(q.dtype),
             (position * settings.factor).astype(q.dtype),
             segment,
@@ -122,17 +128,27 @@ def _queries(
 
 
 class _Products(NamedTuple):
-    """Products of some queries in one head, float32: with keys [R, T], with positions [R, C]."""
+    """Products of some queries in one head, float32.
+
+    With `keys` [R, T], with `relative` positions [R, C], and of keys with these (`KeyWindows`).
+    """
 
     keys: jax.Array
     relative: jax.Array
+    of_keys: list[jax.Array]
 
     @classmethod
     def of(cls, refs: Operands, asking: _Queries, head: Head) -> _Products:
         k, r = refs.k[0, :, head.lanes], refs.r[0, 0, asking.window.columns, head.lanes]
+        of_keys = []
+        if refs.s is not None:
+            for keys, rows in asking.of_keys.blocks():
+                s = head.of(refs.s[0, 0, rows, head.lanes])
+                of_keys.append(product(s, k[keys], (1, 1)))
         return cls(
             product(head.of(asking.content), k, (1, 1)),
             product(head.of(asking.position), r, (1, 1)),
+            of_keys,
         )
 
 
@@ -170,6 +186,8 @@ def _exponentials(
 ) -> tuple[jax.Array, jax.Array]:
     """exp(logits - top), float32 [R, T], and top [R, 1], the largest logit of each query."""
     logits = products.keys + asking.window.to_keys(products.relative)
+    if products.of_keys:
+        logits += asking.of_keys.to_pairs(products.of_keys)
     if settings.segments:
         segment = head.of(asking.segment * asking.vectors[3:]).sum(axis=-1, keepdims=True)
         logits += jnp.where(asking.are(OTHER), segment, 0.0)
@@ -192,12 +210,12 @@ def _kept(settings: Settings, refs: Operands, asking: _Queries, head: Head) -> j
 
 def backward_step(settings: Settings, refs: Operands, values: Any, g: Any, *gradients: Any) -> None:
     """Writes, or adds up, the gradients; the rest is what `relative_kernel.backward` gets."""
-    dq, dk, dv, dr, dvectors = gradients
+    dq, dk, dv, dr, dvectors, *of_s = gradients
 
     @pl.when(pl.program_id(1) == 0)
     def _() -> None:
-        dr[...] = jnp.zeros_like(dr)
-        dvectors[...] = jnp.zeros_like(dvectors)
+        for total in (dr, dvectors, *of_s):
+            total[...] = jnp.zeros_like(total)
 
     direction = refs.direction[pl.program_id(1)]
     for block in head_blocks(refs.q.shape[-1], settings.width):
@@ -209,7 +227,7 @@ def backward_step(settings: Settings, refs: Operands, values: Any, g: Any, *grad
             wholes: list[Any] = [None, None, None]
             of_r: Any = 0.0
             for head in block:
-                of_head = _gradients(settings, refs, asking, head, *values_g)
+                of_head = _gradients(settings, refs, asking, head, *values_g, of_s)
                 sums = [whole + part for whole, part in zip(sums, of_head.keys_values, strict=True)]
                 of_r += of_head.relative
                 wholes = [head.put(*pair) for pair in zip(wholes, of_head.queries, strict=True)]
@@ -245,7 +263,9 @@ def _gradients(
     head: Head,
     values: jax.Array,
     g: jax.Array,
+    of_s: Sequence[Any],
 ) -> _Gradients:
+    """The gradient of what keys are multiplied with, if there is any, is added to `of_s`."""
     k, v = (x[0, :, head.lanes] for x in (refs.k, refs.v))
     r = refs.r[0, 0, asking.window.columns, head.lanes]
     e, top = _exponentials(settings, asking, head, _Products.of(refs, asking, head))
@@ -262,6 +282,9 @@ def _gradients(
         dsegment = jnp.where(asking.are(OTHER), dlogits, 0.0).sum(axis=-1, keepdims=True)
     shifted = asking.window.to_columns(dlogits).astype(k.dtype)
     ds = dlogits.astype(k.dtype)
+    dk = product(ds, head.of(asking.content), (0, 0))
+    if of_s:
+        dk += _of_keys(refs, asking, head, dlogits, of_s[0])
     weights = dropped(e, keep).astype(g.dtype)
     return _Gradients(
         (
@@ -270,8 +293,25 @@ def _gradients(
             jnp.broadcast_to(dsegment, g.shape),
         ),
         (
-            product(ds, head.of(asking.content), (0, 0)),
+            dk,
             product(weights, (g_head * settings.scale).astype(g.dtype), (0, 0)),
         ),
         product(shifted, head.of(asking.position), (0, 0)),
     )
+
+
+def _of_keys(
+    refs: Operands, asking: _Queries, head: Head, dlogits: jax.Array, of_s: Any
+) -> jax.Array:
+    """The gradient of keys by their products with relative positions, float32 [T, J].
+
+    That of the other factors is added to `of_s`.
+    """
+    parts = []
+    for (keys, rows), x in zip(
+        asking.of_keys.blocks(), asking.of_keys.to_blocks(dlogits), strict=True
+    ):
+        shifted = x.astype(refs.k.dtype)
+        parts.append(product(shifted, head.of(refs.s[0, 0, rows, head.lanes]), (0, 0)))
+        of_s[0, 0, rows, head.lanes] += product(shifted, head.of(refs.k[0, keys, head.lanes]), (1, 0))
+    return jnp.concatenate(parts)
