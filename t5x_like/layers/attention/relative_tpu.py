@@ -43,7 +43,7 @@ class Relative(NamedTuple):
         multiplied with; row c is for a key T - c before a query.
       backward: bool [B], true for rows that look at the second direction; None: none does.
       vectors: float32 [4, J]; `relative_step.Operands.vectors`.
-      mask: bool [B|1, 1, Q, T], or None.
+      mask: bool [B|1, 1, Q|1, T], or None.
       differs: bool [B, 1, Q, T], true where segments differ, or None.
       positions: int32 [B|1, Q], the queries' positions in the row; None: they are the whole row.
       pairs: what `pairs_of` gives; None: it is not computed yet.
@@ -145,7 +145,7 @@ def unsuited(
 
 
 def pairs_of(mask: jax.Array | None, differs: jax.Array | None) -> jax.Array | None:
-    """Int8 [B|1, Q, T]: `relative_step.Operands.pairs`, not filled up; None if all are seen."""
+    """Int8 [B|1, Q|1, T]: `relative_step.Operands.pairs`, not filled up; None if all are seen."""
     if mask is None and differs is None:
         return None
     seen = SEEN if differs is None else jnp.where(differs, OTHER, SEEN)
@@ -199,6 +199,8 @@ _attend.defvjp(_attend_forward, _attend_backward)
 
 def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *more: Any) -> Any:
     def specs(split: Split) -> tuple[Operands, Sequence[Gradient]]:
+        pairs = operands.pairs
+        of_each = split.queries if pairs is not None and pairs.shape[1] > 1 else None
         of_operands = Operands(
             q=split.of_q,
             k=split.of_keys,
@@ -206,7 +208,7 @@ def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *
             r=PartitionSpec(split.rows, None, None, split.heads),
             s=None if operands.s is None else PartitionSpec(split.rows, None, None, split.heads),
             vectors=PartitionSpec(None, split.heads),
-            pairs=split.of_rows(operands.pairs, split.queries),
+            pairs=split.of_rows(pairs, of_each),
             positions=split.of_rows(operands.positions, split.queries),
             direction=PartitionSpec(split.rows),
             seed=PartitionSpec(),

@@ -224,18 +224,8 @@ def dropped(x: jax.Array, keep: jax.Array | None) -> jax.Array:
     return x if keep is None else jnp.where(keep, x, 0.0)
 
 
-def product(
-    a: jax.Array,
-    b: jax.Array,
-    over: tuple[int, int],
-    *,
-    precision: jax.lax.Precision | None = None,
-) -> jax.Array:
+def product(a: jax.Array, b: jax.Array, over: tuple[int, int]) -> jax.Array:
     """Sums over a dimension of each, float32."""
     return jax.lax.dot_general(
-        a,
-        b,
-        (((over[0],), (over[1],)), ((), ())),
-        precision=precision,
-        preferred_element_type=jnp.float32,
+        a, b, (((over[0],), (over[1],)), ((), ())), preferred_element_type=jnp.float32
     )

@@ -12,11 +12,12 @@ Suffixes: P queries that ask, R rows of queries, T keys, N = 128 lanes, W = R + 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from t5x_like.layers.attention.kernels.kernel_parts import LANES, product
 from t5x_like.layers.attention.kernels.relative_shift import Window
@@ -67,21 +68,30 @@ class KeyWindows(NamedTuple):
         x_RT = jnp.concatenate([_to_queries(x_WN) for x_WN in blocks], axis=1)
         if self.positions is None:
             return x_RT[: self.asking]
-        return product(self._places(), x_RT, (1, 0), precision=jax.lax.Precision.HIGHEST)
+        return sum(product(self._places(), part, (1, 0)) for part in _sixteen_bits(x_RT))
 
-    def to_blocks(self, x_PT: jax.Array) -> list[jax.Array]:
+    def to_blocks(self, x_PT: jax.Array, dtype: DTypeLike) -> list[jax.Array]:
         """[W, N] for each block of keys, zero outside windows: what `to_pairs` does, transposed."""
         if self.positions is None:
             more = self.queries - self.asking
             x_RT = jnp.pad(x_PT, ((0, more), (0, 0))) if more else x_PT
         else:
-            x_RT = product(self._places(), x_PT, (0, 0), precision=jax.lax.Precision.HIGHEST)
-        return [_to_rows(x_RT[:, keys]) for keys, _ in self.blocks()]
+            parts = _sixteen_bits(x_PT.astype(dtype))
+            x_RT = sum(product(self._places(), part, (0, 0)) for part in parts)
+        return [_to_rows(x_RT[:, keys]).astype(dtype) for keys, _ in self.blocks()]
 
     def _places(self) -> jax.Array:
-        """Float32 [P, R]: 1 where a query is."""
-        shape = (self.asking, self.queries)
-        return (jax.lax.broadcasted_iota(jnp.int32, shape, 1) == self.positions).astype(jnp.float32)
+        """Bfloat16 [P, R]: 1 where a query is."""
+        place_PR = jax.lax.broadcasted_iota(jnp.int32, (self.asking, self.queries), 1)
+        return (place_PR == self.positions).astype(jnp.bfloat16)
+
+
+def _sixteen_bits(x: jax.Array) -> Iterator[jax.Array]:
+    """Parts in bfloat16, whose sum is `x`: the matrix unit multiplies 16-bit numbers."""
+    for _ in range(3 if x.dtype == jnp.float32 else 1):
+        part = x.astype(jnp.bfloat16)
+        yield part
+        x -= part.astype(x.dtype)
 
 
 def _to_queries(x_WN: jax.Array) -> jax.Array:

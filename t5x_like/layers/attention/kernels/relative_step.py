@@ -30,7 +30,7 @@ from t5x_like.layers.attention.kernels.relative_shift import Window, windows
 HIDDEN, SEEN, OTHER = 0, 1, 2
 """Numbers in `pairs`: a query does not see a key, it sees one of its own segment, or of another."""
 
-_FORWARD, _BACKWARD = 256, 128
+_FORWARD, _BACKWARD = 256, 256
 """Queries at once. More of them read more columns of relative positions than each needs; with
 fewer, the matrix unit waits more often for what follows."""
 
@@ -62,7 +62,7 @@ class Operands(NamedTuple):
     [N, F, C, J], one for each part of the batch. `s`, [1|N, 1, C, J], is what keys are
     multiplied with (`KeyWindows`), or None. `vectors`, float32 [4, J], are added to queries
     that look at content, at positions and at segments; the last is what the third are multiplied
-    with where segments differ. `pairs` is int8 [B|1, Q, T]; `positions`, int32 [B|1, Q, 1], are
+    with where segments differ. `pairs` is int8 [B|1, Q|1, T]; `positions`, int32 [B|1, Q, 1], are
     those of the queries; None where they are the whole row. `seed` is that of `kernel_parts.Draws`.
     """
 
@@ -87,7 +87,7 @@ class _Queries(NamedTuple):
       content: queries of content [R, J], and
       position: of positions.
       segment: of segments, float32.
-      pairs: int32 [R, T], or None.
+      pairs: int32 [R|1, T], or None.
       vectors: float32 [4, J].
     """
 
@@ -100,7 +100,7 @@ class _Queries(NamedTuple):
     vectors: jax.Array
 
     def are(self, least: int) -> jax.Array:
-        """Bool [R, T]: whether `pairs` are at least that."""
+        """Bool [R|1, T]: whether `pairs` are at least that."""
         assert self.pairs is not None
         return self.pairs >= least
 
@@ -115,7 +115,10 @@ def _queries(
     for window in windows(shape, positions, columns=refs.r.shape[2], at_once=at_once):
         q = refs.q[0, window.queries, lanes]
         content, position, segment = (q.astype(jnp.float32) + vectors[n : n + 1] for n in range(3))
-        pairs = None if refs.pairs is None else refs.pairs[0, window.queries].astype(jnp.int32)
+        pairs = None
+        if refs.pairs is not None:
+            alike = refs.pairs.shape[1] == 1
+            pairs = refs.pairs[0, slice(None) if alike else window.queries].astype(jnp.int32)
         yield _Queries(
             window,
             KeyWindows.of(window, refs.r.shape[2] - refs.k.shape[1]),
@@ -307,11 +310,9 @@ def _of_keys(
 
     That of the other factors is added to `of_s`.
     """
+    shifted = asking.of_keys.to_blocks(dlogits, refs.k.dtype)
     parts = []
-    for (keys, rows), x in zip(
-        asking.of_keys.blocks(), asking.of_keys.to_blocks(dlogits), strict=True
-    ):
-        shifted = x.astype(refs.k.dtype)
-        parts.append(product(shifted, head.of(refs.s[0, 0, rows, head.lanes]), (0, 0)))
-        of_s[0, 0, rows, head.lanes] += product(shifted, head.of(refs.k[0, keys, head.lanes]), (1, 0))
+    for (keys, rows), x in zip(asking.of_keys.blocks(), shifted, strict=True):
+        parts.append(product(x, head.of(refs.s[0, 0, rows, head.lanes]), (0, 0)))
+        of_s[0, 0, rows, head.lanes] += product(x, head.of(refs.k[0, keys, head.lanes]), (1, 0))
     return jnp.concatenate(parts)
