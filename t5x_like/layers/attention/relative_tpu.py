@@ -137,9 +137,12 @@ def unsuited(
         return reason
     queries //= parts_of_queries(rows_of_batch, queries, heads)
     lanes = lanes_of_block(heads * width, width)
-    # Rows of keys and relative positions with their gradients, twice; arrays of 128 queries.
-    rows = 2 * lanes * (4 * 4 * keys + 3 * 4 * (keys + max(queries, LANES)))
-    if rows + 16 * 4 * LANES * keys + 2 * queries * keys > usable_vmem():
+    columns, at_once = keys + max(queries, LANES), LANES
+    if both:
+        columns, at_once = 2 * (keys + max(keys, LANES)), 2 * LANES
+    # Rows of keys and relative positions with their gradients, twice; arrays of some queries.
+    rows = 2 * lanes * (4 * 4 * keys + 3 * 4 * columns)
+    if rows + 16 * 4 * at_once * keys + 2 * queries * keys > usable_vmem():
         return f"{queries} queries by {keys} keys do not fit the chip's memory"
     return None
 

@@ -30,9 +30,9 @@ from t5x_like.layers.attention.kernels.relative_shift import Window, windows
 HIDDEN, SEEN, OTHER = 0, 1, 2
 """Numbers in `pairs`: a query does not see a key, it sees one of its own segment, or of another."""
 
-_FORWARD, _BACKWARD = 256, 256
-"""Queries at once. More of them read more columns of relative positions than each needs; with
-fewer, the matrix unit waits more often for what follows."""
+_FORWARD, _BACKWARD, _BACKWARD_OF_BOTH = 256, 128, 256
+"""Queries at once. More of them read more relative positions than each needs; with fewer, the
+matrix unit waits more often for what follows. The last is for products of queries and of keys."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -224,7 +224,8 @@ def backward_step(settings: Settings, refs: Operands, values: Any, g: Any, *grad
     for block in head_blocks(refs.q.shape[-1], settings.width):
         lanes = block[0].lanes
         sums: list[Any] = [0.0, 0.0]
-        for asking in _queries(settings, refs, lanes, at_once=_BACKWARD):
+        at_once = _BACKWARD if refs.s is None else _BACKWARD_OF_BOTH
+        for asking in _queries(settings, refs, lanes, at_once=at_once):
             rows, columns = asking.window.queries, asking.window.columns
             values_g = tuple(x[0, rows, lanes] for x in (values, g))
             wholes: list[Any] = [None, None, None]
@@ -279,7 +280,8 @@ def _gradients(
     g_seen = jnp.where(top > MASKED / 2, g_head, 0.0) if settings.masked else g_head
     along = (g_seen * values).sum(axis=-1, keepdims=True)
     dp = product((g_seen * settings.scale).astype(v.dtype), v, (1, 1))
-    dlogits = e * (dropped(dp, keep) - along)
+    kept = dropped(e, keep)
+    dlogits = kept * dp - e * along
     dsegment = jnp.zeros_like(top)
     if settings.segments:
         dsegment = jnp.where(asking.are(OTHER), dlogits, 0.0).sum(axis=-1, keepdims=True)
@@ -288,7 +290,7 @@ def _gradients(
     dk = product(ds, head.of(asking.content), (0, 0))
     if of_s:
         dk += _of_keys(refs, asking, head, dlogits, of_s[0])
-    weights = dropped(e, keep).astype(g.dtype)
+    weights = kept.astype(g.dtype)
     return _Gradients(
         (
             product(ds, k, (1, 0)),
