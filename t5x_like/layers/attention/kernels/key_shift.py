@@ -12,7 +12,7 @@ Suffixes: P queries that ask, R rows of queries, T keys, N = 128 lanes, W = R + 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -68,7 +68,7 @@ class KeyWindows(NamedTuple):
         x_RT = jnp.concatenate([_to_queries(x_WN) for x_WN in blocks], axis=1)
         if self.positions is None:
             return x_RT[: self.asking]
-        return sum(product(self._places(), part, (1, 0)) for part in _sixteen_bits(x_RT))
+        return self._placed(x_RT, 1)
 
     def to_blocks(self, x_PT: jax.Array, dtype: DTypeLike) -> list[jax.Array]:
         """[W, N] for each block of keys, zero outside windows: what `to_pairs` does, transposed."""
@@ -76,22 +76,25 @@ class KeyWindows(NamedTuple):
             more = self.queries - self.asking
             x_RT = jnp.pad(x_PT, ((0, more), (0, 0))) if more else x_PT
         else:
-            parts = _sixteen_bits(x_PT.astype(dtype))
-            x_RT = sum(product(self._places(), part, (0, 0)) for part in parts)
+            x_RT = self._placed(x_PT.astype(dtype), 0)
         return [_to_rows(x_RT[:, keys]).astype(dtype) for keys, _ in self.blocks()]
 
-    def _places(self) -> jax.Array:
-        """Bfloat16 [P, R]: 1 where a query is."""
+    def _placed(self, x: jax.Array, over: int) -> jax.Array:
+        """Float32 [P, T] from [R, T], the rows that ask, or `over` 0: from [P, T] [R, T], sums.
+
+        They are products with ones. The matrix unit multiplies 16-bit numbers, of which three add
+        up to a float32.
+        """
         place_PR = jax.lax.broadcasted_iota(jnp.int32, (self.asking, self.queries), 1)
-        return (place_PR == self.positions).astype(jnp.bfloat16)
-
-
-def _sixteen_bits(x: jax.Array) -> Iterator[jax.Array]:
-    """Parts in bfloat16, whose sum is `x`: the matrix unit multiplies 16-bit numbers."""
-    for _ in range(3 if x.dtype == jnp.float32 else 1):
-        part = x.astype(jnp.bfloat16)
-        yield part
-        x -= part.astype(x.dtype)
+        ones_PR = jnp.where(place_PR == self.positions, 1.0, 0.0).astype(jnp.bfloat16)
+        whole = None
+        for _ in range(3 if x.dtype == jnp.float32 else 1):
+            part = x.astype(jnp.bfloat16)
+            moved = product(ones_PR, part, (over, 0))
+            whole = moved if whole is None else whole + moved
+            x -= part.astype(x.dtype)
+        assert whole is not None
+        return whole
 
 
 def _to_queries(x_WN: jax.Array) -> jax.Array:

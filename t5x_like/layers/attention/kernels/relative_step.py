@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 
 from t5x_like.layers.attention.kernels import kernel_parts
-from t5x_like.layers.attention.kernels.key_shift import KeyWindows
 from t5x_like.layers.attention.kernels.kernel_parts import (
     MASKED,
     Draws,
@@ -25,6 +24,7 @@ from t5x_like.layers.attention.kernels.kernel_parts import (
     of_step,
     product,
 )
+from t5x_like.layers.attention.kernels.key_shift import KeyWindows
 from t5x_like.layers.attention.kernels.relative_shift import Window, windows
 
 HIDDEN, SEEN, OTHER = 0, 1, 2
@@ -231,7 +231,7 @@ def backward_step(settings: Settings, refs: Operands, values: Any, g: Any, *grad
             wholes: list[Any] = [None, None, None]
             of_r: Any = 0.0
             for head in block:
-                of_head = _gradients(settings, refs, asking, head, *values_g, of_s)
+                of_head = _gradients(settings, refs, asking, head, *values_g, of_s=of_s)
                 sums = [whole + part for whole, part in zip(sums, of_head.keys_values, strict=True)]
                 of_r += of_head.relative
                 wholes = [head.put(*pair) for pair in zip(wholes, of_head.queries, strict=True)]
@@ -267,6 +267,7 @@ def _gradients(
     head: Head,
     values: jax.Array,
     g: jax.Array,
+    *,
     of_s: Sequence[Any],
 ) -> _Gradients:
     """The gradient of what keys are multiplied with, if there is any, is added to `of_s`."""
