@@ -1,8 +1,9 @@
 """Attention by content, position and segment as a Pallas kernel for TPUs.
 
 A query's products with the vectors of relative positions are shifted to the keys that they are for
-in the chip's memory (`relative_shift`); no array of queries times keys, nor of queries times
-relative positions, leaves it. The rest is as in `tpu_kernel`.
+in the chip's memory (`relative_shift`), and those of a key, where there are any, to the queries
+(`key_shift`). No array of queries times keys, nor of either times relative positions, leaves it.
+The rest is as in `tpu_kernel`.
 
 Suffixes: B batch, Q queries, J joined heads.
 """

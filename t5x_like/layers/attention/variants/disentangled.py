@@ -100,7 +100,7 @@ class DisentangledAttention(Attention):
     With q, k of contents and q', k' of the distance i - j, the logit of query i and key j is
     q_i k_j + q_i k'_ij + q'_ij k_j (section 3.1; both terms of a distance read the same row, as in
     the published code). Products with distances are formed for the 2 L distances of a row, and
-    shifted into place by reshaping: nothing is gathered.
+    shifted into place by reshaping: nothing is gathered. On TPUs a kernel does this.
     """
 
     def __init__(
