@@ -99,9 +99,21 @@ FAMILIES = {
         "Chen 2023). Words are predicted from left to right until 15 % of the row are: its last tenth rarely is.",
         "ngrams replaced_tokens",
     ),
+    "CANINE": (
+        "These are for encoders of characters (Clark et al. 2022, section 3.3). With `canine_c` all characters of masked "
+        "words are predicted, in the order in which `masked_positions` come: each from those before it. "
+        "`OBJECTIVE = @canine.CanineS()` predicts subwords, whose vocabulary `canine.CanineS.vocabulary` names. The published "
+        "code has no pretraining: both follow the paper's words.",
+        "canine_c",
+    ),
     "DistilBERT": (
         "This is for a student that learns from a teacher (Sanh et al. 2019).",
         "distilbert",
+    ),
+    "Word vectors": (
+        "This is for word vectors (Mikolov et al. 2013). After the text, each of its first words is shown with the words "
+        "around it and those that were drawn.",
+        "skip_gram",
     ),
     "XLNet": (
         "This is for encoders with memory (Yang et al. 2019, sections 2.2 to 2.4). Rows continue from "
@@ -172,6 +184,11 @@ _PARTS = (
     '"parts": {"text": ["Ada", "Turin"], "answer_start": [0, 13]}}\n'
 )
 ROWS = {
+    "canine_c": (
+        "texts.txt",
+        "The river was calm. Did you see the boats?\nThey came at dawn! Nobody spoke to Dr. Brown.\n",
+        "--objective canine_c --vocabulary code_points",
+    ),
     "mlm_parts": (
         "texts.jsonl",
         _PARTS,
@@ -255,7 +272,7 @@ ROWS = {
         "--objective searched_spans --vocab_type characters --vocab_size 99",
     ),
 }
-"""For objectives that do not read plain text: a file, its rows, and flags of the command."""
+"""For objectives that do not read plain text, or not in pieces: a file, its rows, and flags."""
 
 VARIANT = re.compile(r"_(rate|length)_\d+$")
 """Names that differ from another one in a number; the page has no example of them."""
@@ -300,7 +317,7 @@ def main() -> None:
 
 
 def _example(name: str) -> str:
-    if name in objectives.of_plain_text():
+    if name not in ROWS:
         command = f"t5x_like show stdlib_docs.{name} -n 1 --length 64"
         return f"```\n$ {command}\n{_output(command)}\n```\n"
     with tempfile.TemporaryDirectory() as folder:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from flax import nnx
-from t5x_like.tasks import inverse
 
 from t5x_like import objectives
 from t5x_like.cli import main
@@ -23,6 +22,7 @@ from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.data.corpora import registry as corpora
 from t5x_like.models import bert, t5
 from t5x_like.runs import saved_model
+from t5x_like.tasks import inverse
 from t5x_like.vocabularies.learning.subword_training import train_wordpiece
 
 DOCS = Path(__file__).parent.parent / "docs"

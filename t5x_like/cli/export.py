@@ -15,6 +15,8 @@ examples:
       another checkpoint
   t5x_like export --from runs/mine-lora --adapter --base me/my-base --to exported/my-lora
       the adapters alone; PeftModel.from_pretrained(base, "exported/my-lora") opens them
+  t5x_like export --from runs/mine --to mine.vec --vectors
+      the vectors of its words as a file of word2vec (a name that ends with .bin: binary)
   t5x_like export --from runs/mine --to exported/mine --push me/mine --private
       also uploads it to the hub, where huggingface_hub is installed and you are logged in
 
@@ -60,8 +62,15 @@ def main(argv: list[str]) -> int:
         help="with --adapter: the base as a model of Hugging Face (default: the directory that the "
         "run started from)",
     )
+    parser.add_argument(
+        "--vectors",
+        action="store_true",
+        help="write the vectors of tokens that are words to a file of word2vec, named by --to",
+    )
     opening.add_modules(parser)
     args = parser.parse_args(argv)
+    if args.vectors:
+        return _vectors(args)
     if args.adapter:
         return _adapter(args)
     if args.base:
@@ -80,6 +89,25 @@ def main(argv: list[str]) -> int:
         modules=args.module,
     )
     print("\n".join(lines))
+    return 0
+
+
+def _vectors(args: argparse.Namespace) -> int:
+    """Writes a file of word vectors."""
+    for flag in ("adapter", "base", "push", "private", "task_head"):
+        if getattr(args, flag):
+            raise ValueError(f"--{flag} is for models, and --vectors writes words alone")
+
+    from t5x_like.api.exporting.vectors_export import export_vectors
+
+    line = export_vectors(
+        args.source,
+        args.target,
+        step=args.step,
+        overwrite=args.overwrite,
+        modules=args.module,
+    )
+    print(line)
     return 0
 
 

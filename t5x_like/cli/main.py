@@ -33,6 +33,7 @@ COMMANDS = {
     "export": "write a trained or imported model in Hugging Face's format",
     "merge": "make one model of a run and its adapters, or of several runs",
     "launch": "start, watch and end runs on TPU VMs, Kubernetes, Slurm or by ssh",
+    "align": "map word vectors of one language or period to those of another",
     "plot": "draw curves of runs to a PNG: their losses, or other metrics",
     "report": "write a page about runs: curves, samples, time, energy, restarts",
 }

@@ -131,12 +131,12 @@ def _add_vocabulary(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--lowercase",
         action="store_true",
-        help="wordpiece: no capitals and, as in BERT, no accents",
+        help="wordpiece, words: no capitals and, as in BERT, no accents",
     )
     group.add_argument(
         "--keep_accents",
         action="store_true",
-        help="wordpiece: with --lowercase, keep accents, umlauts, vowel signs and tones",
+        help="wordpiece, words: with --lowercase, keep accents, umlauts, vowel signs and tones",
     )
     group.add_argument(
         "--pattern",

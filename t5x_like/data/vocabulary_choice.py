@@ -77,7 +77,7 @@ class VocabularyChoice:
       kind: the kind of a trained vocabulary, one of `vocabulary_recipe.KINDS`.
       extra_ids: the number of sentinels; None for the usual number (100 for trained vocabularies
         and `.model` files, none for others).
-      lowercase: whether a trained WordPiece vocabulary lower-cases text.
+      lowercase: whether a trained vocabulary of WordPiece or of words lower-cases text.
       strip_accents: whether it takes accents, umlauts, vowel signs and tones away; None does so
         where text is lower-cased, as in BERT.
       character_coverage: the share of the text whose characters a trained vocabulary has.

@@ -15,7 +15,10 @@ Features = Mapping[str, np.ndarray]
 _SENTINEL = re.compile(r"<extra_id_(\d+)>")
 _SPACE = "▁"
 _MASKED = {"masked_positions", "masked_targets", "masked_loss_weights"}
+_PAIRS = {"reach", "negatives"}
 _FIRST = 12
+_WORDS = 5
+"""Words of which those around them are shown."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +61,8 @@ def view(
     ids = vocabulary.token_ids
     if "masked_positions" in features:
         lines = _masked(features, vocabulary, ids)
+    elif "negatives" in features:
+        lines = _around(features, vocabulary, ids)
     else:
         weights = features.get("targets_loss_weights")
         lines = {
@@ -157,6 +162,22 @@ def _masked(features: Features, vocabulary: Vocabulary, ids: TokenIds) -> dict[s
     return lines
 
 
+def _around(features: Features, vocabulary: Vocabulary, ids: TokenIds) -> dict[str, list[Token]]:
+    """The text, and after each of its first words those around it and those that were drawn."""
+    inputs = features["inputs"]
+    lines = {"inputs": line(inputs, vocabulary, ids)}
+    for place, word in enumerate(inputs[:_WORDS].tolist()):
+        first = max(place - int(features["reach"][place].sum()), 0)
+        last = place + int(features["reach"][place].sum())
+        near = np.concatenate([inputs[first:place], inputs[place + 1 : last + 1]])
+        shown = np.concatenate([near, features["negatives"][place]])
+        roles = {n: "target" if n < len(near) else "replaced" for n in range(len(shown))}
+        name = f"{place + 1}. {vocabulary.piece(word).removeprefix(_SPACE)}"
+        tokens = line(shown, vocabulary, ids, roles=roles)
+        lines[name] = [dataclasses.replace(one, text=f" {one.text.strip()}") for one in tokens]
+    return lines
+
+
 def _numbers(features: Features, specs: Mapping[str, FeatureSpec]) -> dict[str, str]:
     numbers = {}
     for name in ("inputs", "targets"):
@@ -174,7 +195,7 @@ def _numbers(features: Features, specs: Mapping[str, FeatureSpec]) -> dict[str, 
         total = sum(_filled(weights, len(features["targets"])))
         numbers["loss weights"] = f"{total:g} in all"
     for name, values in features.items():
-        if name in {"inputs", "targets", "targets_loss_weights"} | _MASKED:
+        if name in {"inputs", "targets", "targets_loss_weights"} | _MASKED | _PAIRS:
             continue
         if values.ndim == 0:
             numbers[name] = f"{values.item():g}"

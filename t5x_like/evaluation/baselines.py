@@ -102,6 +102,11 @@ def unigram(counts: np.ndarray) -> Callable[[Any, NumpyBatch], dict[str, Any]]:
     return step
 
 
+def has_targets(batch: NumpyBatch) -> bool:
+    """Whether a batch has tokens to predict."""
+    return "masked_targets" in batch or "decoder_target_tokens" in batch
+
+
 def _targets(batch: NumpyBatch) -> tuple[np.ndarray, np.ndarray]:
     """The tokens to predict and their loss weights, float64."""
     masked = "masked_targets" in batch

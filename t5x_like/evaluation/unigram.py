@@ -62,7 +62,8 @@ def unigram_metrics(
     """
     if task.objective.answers in _LABELS:
         return baselines.class_shares(rows)
-    if not counts.ndim:  # no training text has been counted
+    # No training text has been counted, or no token is predicted (word vectors).
+    if not counts.ndim or not all(map(baselines.has_targets, rows)):
         return {}
     step = baselines.unigram(baselines.with_special_targets(counts, rows, task.token_ids))
     frequent = evaluate(step, None, rows, token_bytes=token_bytes)

@@ -36,6 +36,14 @@ def joined(parts: int) -> Transform:
     )
 
 
+def convolution(width: int) -> Transform:
+    """A matrix [width * in, out] and PyTorch's [out, in, width]."""
+    return Transform(
+        lambda theirs: (theirs.transpose(2, 1, 0).reshape(-1, len(theirs)),),
+        lambda ours: ours.reshape(width, -1, ours.shape[1]).transpose(2, 1, 0),
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Rule:
     """Our parameters `ours` are the tensor `theirs` of Hugging Face.

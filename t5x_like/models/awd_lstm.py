@@ -6,7 +6,7 @@ Suffixes: B batch, L length, D width, V vocabulary.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +16,10 @@ from jax.typing import DTypeLike
 from t5x_like.core.abilities import LAST, CountsFlops, GivesStates, ScoresTargets, States, Want
 from t5x_like.layers.basics.depth import above, at
 from t5x_like.layers.basics.dropout import dropout, subkeys
-from t5x_like.layers.basics.modules import ZEROS, Embedding, Logits, param
+from t5x_like.layers.basics.modules import ZEROS, Embedding, Logits, around_zero, param
 from t5x_like.layers.basics.token_scores import TokenScores
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
-from t5x_like.layers.losses.cross_entropy import token_sums
 from t5x_like.layers.losses.target_loss import TargetLoss
 from t5x_like.layers.recurrent.lstm import Inits, Lstm
 from t5x_like.layers.stacks.transformer_config import check_fields
@@ -48,6 +47,7 @@ class Config:
     hidden_dropout_rate: float = 0.15
     output_dropout_rate: float = 0.1
     weight_dropout_rate: float = 0.2
+    dropout_multiplier: float = 1.0  # of these five rates
     activation_penalty: float = 2.0  # times the mean square of the last outputs, dropped
     temporal_penalty: float = 1.0  # times the mean square of their changes, before dropout
     z_loss: float = 0.0
@@ -57,6 +57,14 @@ class Config:
     def __post_init__(self) -> None:
         check_fields(self)
 
+    def rate(self, of: str) -> float:
+        """The rate of dropout of a place, as it is applied.
+
+        Args:
+          of: "embedding", "input", "hidden", "output" or "weight".
+        """
+        return float(getattr(self, f"{of}_dropout_rate")) * self.dropout_multiplier
+
     @property
     def widths(self) -> list[int]:
         """The width of the table of tokens, and of each layer."""
@@ -64,11 +72,15 @@ class Config:
 
 
 class _Read(NamedTuple):
-    """Outputs [B, L, D] of the last layer, dropped and as they were, and all layers' states."""
+    """Outputs [B, L, D] of the last layer, dropped and as they were, and all layers' states.
+
+    `inputs` are the table's vectors and the outputs of all layers, as they were.
+    """
 
     dropped: jax.Array
     last: jax.Array
     states: Carry
+    inputs: list[jax.Array]
 
 
 class AwdLstm(TargetLoss):
@@ -85,10 +97,6 @@ class AwdLstm(TargetLoss):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         widths, count = config.widths, config.num_layers
-
-        def around_zero(bound: float) -> Any:
-            draw = jax.nn.initializers.uniform(2 * bound)
-            return lambda *args, **settings: draw(*args, **settings) - bound
 
         self.embedding = Embedding(
             config.vocab_size, config.d_embedding, init=around_zero(0.1), rngs=rngs
@@ -133,11 +141,25 @@ class AwdLstm(TargetLoss):
         return self.embedding.token_scores(x_BLD, self.output_bias[...])
 
     def hidden(self, batch: Batch, key: jax.Array | None = None, *, want: Want = LAST) -> States:
-        """The last layer's outputs, from an empty state; those of all layers where `want` asks."""
-        outputs: list[jax.Array] = []
+        """The last layer's outputs, from an empty state.
+
+        Of the states of all layers the narrower ones are filled up with zeros.
+        """
         rows = len(batch["decoder_input_tokens"])
-        read = self._read(batch, key, self.initial_carry(rows), outputs=outputs)
-        return States(read.dropped, outputs if want.states else None, None)  # type: ignore[arg-type]
+        read = self._read(batch, key, self.initial_carry(rows))
+        if not want.states:
+            return States(read.dropped)
+        widest = max(self.config.widths)
+        room = [(0, 0), (0, 0)]
+        wide = [jnp.pad(x, [*room, (0, widest - x.shape[-1])]) for x in read.inputs]
+        return States(read.dropped, jnp.stack(wide))
+
+    def states(self, batch: Batch, *, want: Want = LAST) -> States:
+        """The states of an encoder's batch, each of a token and those before it."""
+        tokens_BL = batch["encoder_input_tokens"]
+        present_BL = batch.get("encoder_attention_mask", jnp.ones_like(tokens_BL))
+        read = {"decoder_input_tokens": tokens_BL, "decoder_loss_weights": present_BL}
+        return self.hidden(read, want=want)
 
     def terms(
         self, batch: Batch, key: jax.Array | None, carry: Carry
@@ -146,15 +168,7 @@ class AwdLstm(TargetLoss):
         config, weights = self.config, self.weights(batch)
         weights_BL = batch["decoder_loss_weights"].astype(jnp.float32)
         read = self._read(batch, key, carry)
-        sums = token_sums(
-            self.token_scores(read.dropped), batch["decoder_target_tokens"], weights_BL=weights_BL
-        )
-        terms = {"tokens": Term(sums.cross_entropy, weights["tokens"])}
-        metrics = {
-            "loss": (sums.cross_entropy, weights["tokens"]),
-            "accuracy": (sums.correct, weights["tokens"]),
-            "perplexity": (sums.nll, weights["tokens"]),
-        }
+        terms, metrics = self.of_scores(batch, self.token_scores(read.dropped))
         if key is None:
             return terms, metrics, read.states
         large = _mean_square(read.dropped)
@@ -182,32 +196,24 @@ class AwdLstm(TargetLoss):
         size = accounting.matrix_size([*self.layers]) + head
         return accounting.step_flops(size * self.tokens(batch))
 
-    def _read(
-        self,
-        batch: Batch,
-        key: jax.Array | None,
-        carry: Carry,
-        *,
-        outputs: list[jax.Array] | None = None,
-    ) -> _Read:
+    def _read(self, batch: Batch, key: jax.Array | None, carry: Carry) -> _Read:
         config = self.config
         keys = subkeys(key, 2 + 2 * config.num_layers)
         tokens_BL = batch["decoder_input_tokens"]
         starts_BL = batch.get("decoder_document_starts")
         keep_BL = None if starts_BL is None else 1 - starts_BL
         x_BLD = self.embedding(tokens_BL, dtype=config.dtype)
+        inputs = [x_BLD]
         # The table's rows as a whole: a token is there everywhere or nowhere (section 4.3).
-        rows_V = dropout(jnp.ones(config.vocab_size), keys[0], rate=config.embedding_dropout_rate)
+        rows_V = dropout(jnp.ones(config.vocab_size), keys[0], rate=config.rate("embedding"))
         x_BLD = _same_over_time(
             x_BLD * rows_V[tokens_BL][..., None].astype(config.dtype),
             keys[1],
-            rate=config.input_dropout_rate,
+            rate=config.rate("input"),
         )
-        states, last_BLD = [], x_BLD
+        states = []
         for n, layer in enumerate(self.layers):
-            recurrent = dropout(
-                layer.recurrent[...], keys[2 + 2 * n], rate=config.weight_dropout_rate
-            )
+            recurrent = dropout(layer.recurrent[...], keys[2 + 2 * n], rate=config.rate("weight"))
             last_BLD, state = layer(
                 x_BLD,
                 carry[n],
@@ -217,11 +223,10 @@ class AwdLstm(TargetLoss):
             )
             states.append(jax.tree.map(jax.lax.stop_gradient, state))
             is_last = n == config.num_layers - 1
-            rate = config.output_dropout_rate if is_last else config.hidden_dropout_rate
+            rate = config.rate("output" if is_last else "hidden")
             x_BLD = _same_over_time(last_BLD, keys[3 + 2 * n], rate=rate)
-            if outputs is not None:
-                outputs.append(last_BLD)
-        return _Read(x_BLD, last_BLD, tuple(states))
+            inputs.append(last_BLD)
+        return _Read(x_BLD, inputs[-1], tuple(states), inputs)
 
 
 def _same_over_time(x_BLD: jax.Array, key: jax.Array | None, *, rate: float) -> jax.Array:

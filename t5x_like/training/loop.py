@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from t5x_like.core.protocols.model import metric_value
 from t5x_like.training.callbacks import Outcome
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
+from t5x_like.training.health.bad_steps import new_norm
 from t5x_like.training.health.watch import Watch
 from t5x_like.training.metrics import TOTALS, Meter
 from t5x_like.training.periods import LoopPhase, phase_of
@@ -213,7 +214,8 @@ def _restore_or_init(
         params = initial(state.params)
         ema = None if state.ema is None else jax.tree.map(jnp.copy, params)
         state = dataclasses.replace(state, params=params, ema=ema)
-    watch.health.norm = float(program.parameter_norm(state.params))
+    found = float(program.parameter_norm(state.params))
+    watch.health.norm = new_norm(found, program.parameter_count)
     phases[0].complete.begin(0, state.params, {})
     return state, 0
 

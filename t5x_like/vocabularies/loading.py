@@ -1,4 +1,4 @@
-"""Loads a vocabulary from what a user names: `bytes`, a file, or a directory of files."""
+"""Loads a vocabulary from what a user names: `bytes`, `code_points`, a file or a directory."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from t5x_like.core.spelling import alike
 from t5x_like.vocabularies import files, sentinels, subwords
 from t5x_like.vocabularies.byte import ByteVocabulary
 from t5x_like.vocabularies.characters import CharacterVocabulary
+from t5x_like.vocabularies.code_points import CodePointVocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 from t5x_like.vocabularies.tokenizer_files import byte_bpe, wordpiece
 
 BYTES = "bytes"
+CODE_POINTS = "code_points"
 WORDPIECE = "vocab.txt"
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".tgz")
 
 _FROM_SAVED: dict[str, Callable[[Path, Mapping[str, Any]], Vocabulary]] = {
     "Byte": ByteVocabulary.from_saved,
     "Characters": CharacterVocabulary.from_saved,
+    "CodePoints": CodePointVocabulary.from_saved,
     "PassThrough": PassThroughVocabulary.from_saved,
     "SentencePiece": SentencePieceVocabulary.from_saved,
     "Subword": SubwordVocabulary.from_saved,
@@ -35,9 +38,9 @@ def load(spec: str | Path, *, extra_ids: int | None = None) -> Vocabulary:
     """The vocabulary that `spec` names.
 
     Args:
-      spec: `bytes`, or, on a disk or in a bucket, a SentencePiece `.model` file, BERT's
-        `vocab.txt`, a `tokenizer.json`, or a directory: one where a vocabulary was saved, or one
-        with `tokenizer.json`, `vocab.json` and `merges.txt`, or `vocab.txt`.
+      spec: `bytes`, `code_points`, or, on a disk or in a bucket, a SentencePiece `.model` file,
+        BERT's `vocab.txt`, a `tokenizer.json`, or a directory: one where a vocabulary was saved, or
+        one with `tokenizer.json`, `vocab.json` and `merges.txt`, or `vocab.txt`.
       extra_ids: sentinels to add; None for the usual number (100 for a `.model` file, none for the
         others). A saved vocabulary has its own number, which `extra_ids` must match.
 
@@ -51,13 +54,20 @@ def load(spec: str | Path, *, extra_ids: int | None = None) -> Vocabulary:
     path = staging.fetched(spec)
     if str(spec) == BYTES:
         return ByteVocabulary(extra_ids or 0)
+    if str(spec) == CODE_POINTS:
+        if extra_ids:
+            raise ValueError(
+                f"{CODE_POINTS} have no sentinels, and {extra_ids} extra ids are wanted: give 0 or "
+                f"None, or the vocabulary {BYTES!r}"
+            )
+        return CodePointVocabulary()
     if path.is_dir():
         return _of_directory(path, extra_ids)
     if path.is_file():
         return _of_file(path, extra_ids)
     raise FileNotFoundError(
-        f"no vocabulary {str(spec)!r}: give {BYTES!r}, a SentencePiece .model file, a "
-        f"{WORDPIECE}, a {files.TOKENIZER} or a directory"
+        f"no vocabulary {str(spec)!r}: give {BYTES!r}, {CODE_POINTS!r}, a SentencePiece .model "
+        f"file, a {WORDPIECE}, a {files.TOKENIZER} or a directory"
         + ("" if storage.is_url(spec) else _nearest(path))
     )
 

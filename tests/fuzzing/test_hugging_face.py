@@ -63,6 +63,10 @@ MODELS = {
     "NeoBERTLMHead": ("neobert", {**BERT, "max_length": 7}),
     "EuroBertForSequenceClassification": ("eurobert", {**BERT, "num_key_value_heads": 1}),
     "DebertaV2ForMaskedLM": ("deberta-v2", DEBERTA),
+    "CanineForTokenClassification": (
+        "canine",
+        {**BERT, "num_hash_buckets": 9, "num_hash_functions": 2},
+    ),
     "LongformerForQuestionAnswering": ("longformer", {**BERT, "attention_window": [4]}),
     "XLNetForMultipleChoice": ("xlnet", {**XLNET, "summary_last_dropout": 0.2}),
     "T5ForConditionalGeneration": ("t5", {**T5, "feed_forward_proj": "gated-gelu"}),

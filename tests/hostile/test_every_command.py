@@ -72,7 +72,7 @@ ON_CACHE: Mapping[str, tuple[str, ...]] = {
     "train with their cache": ("train", *TRAIN, "--gin.MODEL_DIR={out}/mine"),
     "train there": ("train", *TRAIN, "--gin.MODEL_DIR={theirs}", "--allow_change=data"),
 }
-WITHOUT_DIRECTORY = ("plan", "devices", "recipes", "objectives", "launch")
+WITHOUT_DIRECTORY = ("plan", "devices", "recipes", "objectives", "launch", "align")
 """Commands that open no directory of a run, an import or a cache."""
 MEMORY = 1 << 30
 """Bytes that a command may take beyond those of the process before."""

@@ -16,7 +16,7 @@ transformers = pytest.importorskip("transformers")
 
 MODEL_TYPES = (
     *("bert", "roberta", "distilbert", "albert", "electra", "xlnet", "modernbert", "eurobert"),
-    *("deberta", "deberta-v2", "longformer"),
+    *("deberta", "deberta-v2", "longformer", "canine"),
     *(
         "t5",
         "mt5",

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from t5x_like.core.abilities import Want
 from t5x_like.models.awd_lstm import AwdLstm, Config
+from t5x_like.training.optimization import layerwise
+from t5x_like.training.optimization.parameter_paths import by_path
 
 STILL = {
     f"{name}_dropout_rate": 0.0 for name in ("embedding", "input", "hidden", "output", "weight")
@@ -132,3 +135,30 @@ def test_weights_are_dropped_once_a_step():
 def test_settings_that_cannot_be_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(SMALL, **changes)
+
+
+def test_rates_fall_from_layer_to_layer():
+    """ULMFiT, section 3.2: each layer has the rate of the next one, divided by 2.6."""
+    params = nnx.state(AwdLstm(SMALL, rngs=nnx.Rngs(0)), nnx.Param)
+    shapes = nnx.to_pure_dict(params)
+    unstacked = jax.tree.map(lambda _: 0, shapes)
+    depths = layerwise.depths(params)
+    scales = by_path(layerwise.layer_scales(shapes, unstacked, depths, decay=1 / 2.6))
+    assert scales["output_bias"] == 1
+    for n in range(3):
+        assert scales[f"layers.{n}.recurrent"] == pytest.approx(2.6 ** (n - 3))
+        assert scales[f"layers.{n}.recurrent_bias"] == pytest.approx(2.6 ** (n - 3))
+    assert scales["embedding.table"] == pytest.approx(2.6**-4)
+
+
+def test_states_of_all_layers_are_those_of_a_text():
+    model, batch = AwdLstm(SMALL, rngs=nnx.Rngs(0)), rows(9)
+    mask = jnp.ones((2, 9), jnp.int32).at[1, 5:].set(0)
+    read = {"encoder_input_tokens": batch["decoder_input_tokens"], "encoder_attention_mask": mask}
+    found = model.states(read, want=Want(states=True))
+    assert found.states.shape == (4, 2, 9, 12)
+    np.testing.assert_array_equal(found.states[-1, ..., :8], found.last)
+    table = model.embedding.table[...][batch["decoder_input_tokens"]]
+    np.testing.assert_array_equal(found.states[0], np.pad(table, [(0, 0), (0, 0), (0, 4)]))
+    here = mask[..., None]
+    np.testing.assert_allclose(found.last * here, model.hidden(batch).last * here, atol=1e-6)

@@ -98,7 +98,7 @@ def test_four_microbatches_are_one_batch(name):
 
 OF_OTHERS_LAYERS = (
     *("roberta", "spanbert", "distilbert", "electra_all_tokens", "neobert", "led", "prefix_lm"),
-    *("gpt_two_heads", "bert_decoder", "modernbert_decoder", "bart_decoder"),
+    *("gpt_two_heads", "bert_decoder", "modernbert_decoder", "bart_decoder", "canine_s"),
 )
 """Families whose layers are those of another: what is sharded is the same."""
 

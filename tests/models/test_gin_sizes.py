@@ -72,6 +72,11 @@ BERT = {
 ROBERTA = {"roberta_base": 124_697_433, "roberta_large": 355_412_057}
 LED = {"led_base": 161_844_480, "led_large": 459_801_600}
 LONGFORMER = {"longformer_base": 148_711_257, "longformer_large": 434_653_273}
+# transformers' CanineModel, and heads for pairs, and for characters or subwords.
+CANINE = {
+    "canine_c": 132_082_944 + 1_538 + 20_869_120,
+    "canine_s": 132_082_944 + 1_538 + 119_547 * 769 + 769 * 768 + 2 * 768,
+}
 SPANBERT = {"spanbert_base": 110_300_480, "spanbert_large": 336_998_976}
 DISTILBERT = {"distilbert": 66_985_530}
 MODERNBERT = {
@@ -153,11 +158,15 @@ GPT2 = {
 XLNET = {"xlnet_base": 116_750_336, "xlnet_large": 360_300_800}
 BART = {"bart_base": 139_420_416, "bart_large": 406_291_456}
 MBART = {"mbart_cc25": 610_851_840}
+AWD_LSTM = {"awd_lstm": 44_272_402, "awd_lstm_1152": 44_334_082}
+SKIP_GRAM = {"skip_gram": 415_200_000}
 PREFIX_LM = {"prefix_lm_base": 109_628_544}
 FAMILIES = (
     T5,
     T5_1_1,
     LONGT5,
+    AWD_LSTM,
+    SKIP_GRAM,
     LED,
     MT5,
     UMT5,
@@ -168,6 +177,7 @@ FAMILIES = (
     SPANBERT,
     DISTILBERT,
     LONGFORMER,
+    CANINE,
     MODERNBERT,
     MODERNBERT_DECODER,
     NEOBERT,

@@ -12,10 +12,13 @@ import numpy as np
 from t5x_like.layers.heads import label_heads
 from t5x_like.models import (
     albert,
+    awd_lstm,
     bart,
     bart_decoder,
     bert,
     bert_decoder,
+    canine,
+    canine_pretraining,
     deberta_v3,
     distilbert,
     electra,
@@ -28,6 +31,7 @@ from t5x_like.models import (
     modernbert_decoder,
     neobert,
     prefix_lm,
+    skip_gram,
     spanbert,
     t5,
 )
@@ -82,6 +86,11 @@ def with_global_tokens(rng: np.random.Generator) -> Batch:
     }
 
 
+def with_subwords(rng: np.random.Generator) -> Batch:
+    batch = masked(rng)
+    return batch | {"masked_subwords": batch["masked_targets"] % 30}
+
+
 def with_boundaries(rng: np.random.Generator) -> Batch:
     batch = masked(rng)
     at = batch["masked_positions"]
@@ -124,6 +133,20 @@ def written(rng: np.random.Generator) -> Batch:
         "decoder_input_tokens": np.pad(targets, ((0, 0), (1, 0)))[:, :-1],
         "decoder_target_tokens": targets.astype(np.int32),
         "decoder_loss_weights": counts.astype(np.float32),
+    }
+
+
+def around(rng: np.random.Generator) -> Batch:
+    """Words that see up to three others; one row is only padding."""
+    lengths = rng.integers(2, LENGTH + 1, ROWS)
+    lengths[3] = 0
+    radius = rng.integers(1, 4, (ROWS, LENGTH, 1))
+    present = np.arange(LENGTH) < lengths[:, None]
+    return {
+        "encoder_input_tokens": _tokens(rng, LENGTH) * present,
+        "encoder_attention_mask": present.astype(np.int32),
+        "reach": ((np.arange(3) < radius) * present[..., None]).astype(np.int32),
+        "negatives": rng.integers(0, VOCAB, (ROWS, LENGTH, 4)).astype(np.int32),
     }
 
 
@@ -171,6 +194,18 @@ FAMILIES = {
         longformer.Config(**_ENCODER, **_STILL, window=3, padding_position=0),
         with_global_tokens,
     ),
+    "canine_c": Family(
+        canine_pretraining.CanineC,
+        canine.Config(**_ENCODER, **_STILL, num_hashes=4, num_buckets=24, block=6),
+        masked,
+    ),
+    "canine_s": Family(
+        canine_pretraining.CanineS,
+        canine.Config(
+            **_ENCODER, **_STILL, num_hashes=2, num_buckets=24, block=LENGTH, num_subwords=30
+        ),
+        with_subwords,
+    ),
     "deberta_v3": Family(
         deberta_v3.DebertaV3,
         deberta_v3.Config(**{**_ENCODER, "num_layers": 4}, **_STILL, buckets=8),
@@ -197,6 +232,12 @@ FAMILIES = {
             **_SIDES, **_STILL, max_positions=LENGTH, window=3, pad_id=0, global_tokens="first"
         ),
         translated,
+    ),
+    "skip_gram": Family(skip_gram.SkipGram, skip_gram.Config(vocab_size=VOCAB, d_model=16), around),
+    "awd_lstm": Family(
+        awd_lstm.AwdLstm,
+        awd_lstm.Config(vocab_size=VOCAB, d_embedding=16, cells=24, dropout_multiplier=0.0),
+        written,
     ),
     "gpt": Family(gpt.Gpt, gpt.Config(**_ENCODER, **_STILL), written),
     "gpt_two_heads": Family(_two_heads, gpt.Config(**_ENCODER, **_STILL, pad_id=0), chosen),

@@ -89,7 +89,7 @@ def test_examples_are_what_the_objective_declares(name: str, corpus: list, token
             if spec.length is None:
                 assert value.ndim == 0, key
                 continue
-            assert value.ndim == 1, key
+            assert value.shape[1:] == spec.item, key
             # Targets of T5's i.i.d. presets are capped, and cut where a draw exceeds the cap.
             if key == "inputs" or not name.startswith("iid_"):
                 assert len(value) + ended <= spec.length, key

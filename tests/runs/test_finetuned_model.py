@@ -22,6 +22,8 @@ from t5x_like.models import (
     bart_decoder,
     bert,
     bert_decoder,
+    canine,
+    canine_pretraining,
     deberta_v3,
     distilbert,
     electra,
@@ -53,6 +55,10 @@ MODELS: dict[str, functools.partial[Any]] = {
     "bert": functools.partial(bert.Bert, bert.Config(**LAYERS)),
     "albert": functools.partial(albert.Albert, albert.Config(**LAYERS)),
     "electra": functools.partial(electra.Electra, electra.Config(**LAYERS)),
+    "canine": functools.partial(
+        canine_pretraining.CanineC,
+        canine.Config(**LAYERS, max_positions=20, num_buckets=20, num_hashes=2),
+    ),
     "deberta-v2": functools.partial(
         deberta_v3.DebertaV3, deberta_v3.Config(**LAYERS | {"num_layers": 4})
     ),
@@ -245,7 +251,10 @@ def test_the_last_layers_and_the_pooler_start_afresh(name: str, tmp_path: Path) 
     poolers = {path for path in one if path.startswith("head.pooler.")}
     layers = {path: of for path, of in one.items() if path not in poolers}
     assert len(layers) > 8
-    assert all(np.ravel(of).tolist() == [1] for of in layers.values()), layers
+    # A layer of characters is before those of molecules.
+    last = 2 if name == "canine" else 1
+    assert all(np.ravel(of).tolist() == [last] for of in layers.values()), layers
     assert all(("decoder" in path) == (name in ("bart", "t5")) for path in layers)
-    with pytest.raises(ValueError, match=r"from 0 to 2, the layers of the (model|decoder): 3"):
-        fresh(3)
+    message = rf"from 0 to {last + 1}, the layers of the (model|decoder): {last + 2}"
+    with pytest.raises(ValueError, match=message):
+        fresh(last + 2)

@@ -23,6 +23,7 @@ from tiny_run import Result, assert_evaluated, assert_same_state, losses
 
 from t5x_like.config import gin_config, gin_files
 from t5x_like.core.partitioning import make_layout
+from t5x_like.evaluation.spaces import word_vectors
 from t5x_like.inference.fill_blanks import has_blank
 from t5x_like.runs import saved_model
 from t5x_like.runs.pretraining import pretrain
@@ -44,7 +45,7 @@ FOLLOWS = {
     "legal_bert-mini": ("INIT_DIR", "bert-mini"),
     "longformer-mini": ("INIT_DIR", "roberta-mini"),
 }
-KEEPS_ITS_VOCABULARY = ("byt5-mini", *FOLLOWS)
+KEEPS_ITS_VOCABULARY = ("byt5-mini", "canine-mini", *FOLLOWS)
 FIRST_PHASE = {
     "bert-mini": "short/run.Phase.steps",
     **{
@@ -52,7 +53,7 @@ FIRST_PHASE = {
         for name in ("modernbert", "neobert", "eurobert", "ettin_decoder")
     },
 }
-NO_RAMP = "byt5-mini longt5-mini mt5-mini t5-mini t5_1_1-mini ul2-mini".split()
+NO_RAMP = "byt5-mini longt5-mini mt5-mini t5-mini t5_1_1-mini ul2-mini ulmfit-mini".split()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,6 +194,25 @@ def test_its_samples_have_the_answers_of_the_model(family: str, minis: Minis) ->
                 assert 0 < len(tokens) <= len(row["targets"]) <= len(row["inputs"])
             case other:
                 raise AssertionError(f"no answer: {other}")
+
+
+def test_vectors_of_words_go_out_as_word2vec_has_them(
+    minis: Minis, tmp_path: Path, cli: Callable[..., Result]
+) -> None:
+    run, file = minis.trained("skip_gram-mini"), tmp_path / "words.bin"
+    command = ("export", f"--from={run}", f"--to={file}", "--vectors")
+    done = cli(*command)
+    assert done.status == 0, done.err
+    found, saved = word_vectors.read(file), saved_model.read(str(run))
+    assert f"vectors of {len(found.words):,} words, 128 numbers each" in done.out
+    assert saved.vocabulary is not None
+    table = np.asarray(saved.params["embedding"]["table"])
+    for word, vector in [*zip(found.words, found.vectors, strict=True)][:20]:
+        (row,) = saved.vocabulary.encode(word)
+        np.testing.assert_array_equal(vector, table[row])
+    assert "is there already" in cli(*command).err
+    assert cli(*command, "--overwrite").status == 0
+    assert "--push is for models" in cli(*command, "--push=me/mine").err
 
 
 def opens(directory: Path, architecture: str) -> None:

@@ -35,8 +35,12 @@ def command(name: str, *, shared: Path, run: Path, macros: Mapping[str, Any]) ->
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "macros"),
-    [("bert-mini", {"short/run.Phase.steps": 2}), ("xlnet-mini", {})],
-    ids=["phases", "memory"],
+    [
+        pytest.param(
+            *("bert-mini", {"short/run.Phase.steps": 2}), id="phases", marks=pytest.mark.matrix
+        ),
+        pytest.param("xlnet-mini", {}, id="memory"),
+    ],
 )
 def test_two_processes_train_as_one(name: str, macros: dict[str, Any], tiny: Tiny) -> None:
     write_documents(tiny.root / "text.txt")

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+
 from t5x_like.tasks import inverse
 
 DRAWN = 300

@@ -2,9 +2,9 @@ import hashlib
 import sys
 
 import pytest
-from t5x_like.tasks import stdlib_docs
 
 from t5x_like.data.corpora import registry
+from t5x_like.tasks import stdlib_docs
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 import pytest
-from t5x_like.tasks.text import text
 
 from t5x_like.data.corpora import registry
 from t5x_like.data.corpora.corpus import CorpusError
+from t5x_like.tasks.text import text
 
 
 @pytest.fixture(autouse=True)

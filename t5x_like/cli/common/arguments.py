@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OBJECTIVE = "span_corruption"
 """The objective that `train` uses by default."""
 
-VOCAB_TYPES = ("unigram", "bpe", "wordpiece", "byte_bpe", "characters")
+VOCAB_TYPES = ("unigram", "bpe", "wordpiece", "words", "byte_bpe", "characters")
 """The same as `vocabulary_recipe.KINDS`, whose import would make `--help` slow."""
 
 

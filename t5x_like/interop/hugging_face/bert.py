@@ -17,6 +17,7 @@ from t5x_like.interop.mapping import Names, Rule
 from t5x_like.layers.basics import activations
 from t5x_like.layers.heads import label_heads
 from t5x_like.layers.losses import label_losses
+from t5x_like.layers.stacks import standard_parts
 from t5x_like.models import bert, bert_decoder, spanbert
 from t5x_like.models.finetuned import FineTuned
 
@@ -125,7 +126,7 @@ def from_hf(config: Mapping[str, Any], architecture: str) -> functools.partial[A
 def with_head(
     ending: str,
     body: functools.partial[Any],
-    ours: bert.Config,
+    ours: standard_parts.Config,
     *,
     kind: Kind,
     config: Mapping[str, Any],
@@ -155,7 +156,7 @@ def with_head(
 
 
 def _heads(
-    given: float | None, ours: bert.Config, *, ending: str, kind: Kind
+    given: float | None, ours: standard_parts.Config, *, ending: str, kind: Kind
 ) -> head_classes.Heads:
     """Heads with the dropout rate `given`, or the body's, which is the default everywhere.
 
@@ -244,14 +245,14 @@ def names_of(model: Any, of_body: list[Rule], *, kind: Kind, ending: str) -> Nam
         rules += mapping.linear(f"{head}/pooler/dense", f"{theirs}pooler.dense")
         rules += mapping.linear(f"{head}/out", "cls.seq_relationship")
     elif ending not in (MASKED, BARE, kind.decoder):
-        rules += _task_head(ending, kind, theirs)
+        rules += task_head(ending, kind, theirs)
     constants = {}
     if not config.type_vocab_size:
         constants[f"{theirs}embeddings.token_type_embeddings.weight"] = np.zeros(
             (1, config.d_model), np.float32
         )
     if ending == BARE:
-        constants |= _fresh_pooler(config)
+        constants |= fresh_pooler(config)
     # Older files have buffers, and copies of tied weights.
     buffers = ("embeddings.position_ids", "embeddings.token_type_ids")
     unused = (*buffers, *(kind.prefix + name for name in buffers), kind.mlm["decoder"])
@@ -280,14 +281,21 @@ def body(config: bert.Config, *, decoder: str, trunk: str = "trunk/") -> list[Ru
     ]
     if config.type_vocab_size:
         rules.append(Rule("embedding/types", "embeddings.token_type_embeddings.weight"))
+    return rules + layers(f"{trunk}stack", "encoder")
+
+
+def layers(ours: str, theirs: str) -> list[Rule]:
+    """Rules for a stack of layers."""
+    rules: list[Rule] = []
     for our, their in _LAYER.items():
-        rules += mapping.linear(f"{trunk}stack/layers/{our}", f"encoder.layer.{{i}}.{their}")
+        rules += mapping.linear(f"{ours}/layers/{our}", f"{theirs}.layer.{{i}}.{their}")
     for our, their in _NORMS.items():
-        rules += mapping.norm(f"{trunk}stack/layers/{our}", f"encoder.layer.{{i}}.{their}")
+        rules += mapping.norm(f"{ours}/layers/{our}", f"{theirs}.layer.{{i}}.{their}")
     return rules
 
 
-def _task_head(ending: str, kind: Kind, theirs: str) -> list[Rule]:
+def task_head(ending: str, kind: Kind, theirs: str) -> list[Rule]:
+    """Rules for the head that the end of a class's name means; `theirs` is before a body's."""
     if ending == head_classes.SPANS:
         return mapping.linear("head/out", "qa_outputs")
     if ending == head_classes.TAGS:
@@ -301,13 +309,16 @@ def _task_head(ending: str, kind: Kind, theirs: str) -> list[Rule]:
     return pooler + mapping.linear("head/out", "classifier")
 
 
-def _fresh_pooler(config: bert.Config) -> dict[str, np.ndarray]:
-    """The weights that transformers would draw, with a warning, for a file without a pooler."""
+def fresh_pooler(config: standard_parts.Config, prefix: str = "") -> dict[str, np.ndarray]:
+    """The weights that transformers would draw, with a warning, for a file without a pooler.
+
+    `prefix` is before their names.
+    """
     size = config.d_model
     kernel = np.random.default_rng(0).normal(0, config.init_std, (size, size))
     return {
-        "pooler.dense.weight": kernel.astype(np.float32),
-        "pooler.dense.bias": np.zeros(size, np.float32),
+        f"{prefix}pooler.dense.weight": kernel.astype(np.float32),
+        f"{prefix}pooler.dense.bias": np.zeros(size, np.float32),
     }
 
 

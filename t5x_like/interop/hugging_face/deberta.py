@@ -275,7 +275,7 @@ def body(config: deberta.Config) -> list[Rule]:
     rules += mapping.norm("distance_norm", "encoder.LayerNorm")
     if config.convolution:
         dense = "beside/convolution/dense/"
-        taps = _taps(config.convolution)
+        taps = mapping.convolution(config.convolution)
         rules += [
             Rule(f"{dense}kernel", "encoder.conv.conv.weight", taps),
             Rule(f"{dense}bias", "encoder.conv.conv.bias"),
@@ -310,14 +310,6 @@ def _by_head(num_heads: int) -> Transform:
         return np.stack(parts, axis=1).reshape(-1, width)
 
     return Transform(to_ours, to_theirs)
-
-
-def _taps(width: int) -> Transform:
-    """A matrix [width * D, D] and PyTorch's [out, in, width]."""
-    return Transform(
-        lambda theirs: (theirs.transpose(2, 1, 0).reshape(-1, len(theirs)),),
-        lambda ours: ours.reshape(width, -1, ours.shape[1]).transpose(2, 1, 0),
-    )
 
 
 def _head(ending: str) -> list[Rule]:

@@ -8,9 +8,10 @@ from typing import Any
 
 from t5x_like.core import whole_files
 from t5x_like.core.protocols.data import Vocabulary
-from t5x_like.interop.tokenizers.to_files import SAVED
+from t5x_like.interop.tokenizers.to_files import CODE_POINTS, SAVED
 from t5x_like.vocabularies import files, loading, subwords
 from t5x_like.vocabularies.byte import ByteVocabulary
+from t5x_like.vocabularies.code_points import CodePointVocabulary
 from t5x_like.vocabularies.sentinels import USUAL_EXTRA_IDS
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 from t5x_like.vocabularies.tokenizer_files import tokenizer_config
@@ -66,6 +67,8 @@ def _made_by_others(folder: Path) -> tuple[Vocabulary, Path] | None:
     config = tokenizer_config.read(folder)
     model_config = _json(folder / "config.json")
     named = config.get("tokenizer_class") or model_config.get("tokenizer_class")
+    if named == CODE_POINTS or model_config.get("model_type") == "canine":
+        return CodePointVocabulary(), folder / tokenizer_config.NAME
     if named == "ByT5Tokenizer":
         return ByteVocabulary(), folder / tokenizer_config.NAME
     if (folder / _WITH_OTHER_IDS).is_file():

@@ -11,7 +11,10 @@ from typing import Any
 from t5x_like.core.protocols.data import TokenIds, Vocabulary
 from t5x_like.interop.tokenizers import kinds
 from t5x_like.vocabularies import files, special_tokens
+from t5x_like.vocabularies.code_points import CodePointVocabulary
 
+CODE_POINTS = "CanineTokenizer"
+"""The class that needs no file: its ids are code points."""
 SAVED = "vocabulary"
 """The folder with the unchanged vocabulary, for when the directory is imported again."""
 
@@ -50,6 +53,7 @@ FAMILIES = {
     "albert": _BERT,
     "bart": _BART,
     "bert": _BERT,
+    "canine": _BERT,
     "deberta": dataclasses.replace(_BERT, token_types=False),
     "deberta-v2": dataclasses.replace(_BERT, token_types=False),
     "distilbert": dataclasses.replace(_BERT, token_types=False),
@@ -95,7 +99,8 @@ def write(
 ) -> None:
     """Writes the files of a tokenizer, and the vocabulary itself in `SAVED`.
 
-    They are `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`.
+    They are `tokenizer.json`, `tokenizer_config.json` and `special_tokens_map.json`; of code points
+    `tokenizer_config.json` alone, which names `CODE_POINTS`.
 
     `transformers.AutoTokenizer` then gives the vocabulary's ids, with the family's tokens around a
     text. The special tokens are the vocabulary's. Unlike in the vocabulary, one written in a text,
@@ -115,6 +120,11 @@ def write(
         raise ValueError(f"no tokenizer for model type {model_type!r}: {', '.join(FAMILIES)}")
     family, folder = FAMILIES[model_type], Path(directory)
     vocabulary.save(folder / SAVED)
+    length = {} if max_length is None else {"model_max_length": max_length}
+    if isinstance(vocabulary, CodePointVocabulary):
+        (folder / "tokenizer.json").unlink(missing_ok=True)
+        _write_json(folder / "tokenizer_config.json", {"tokenizer_class": CODE_POINTS, **length})
+        return
     fields = kinds.describe(vocabulary, folder / SAVED)
     roles = _roles(vocabulary, {token["content"] for token in fields["added_tokens"]})
     fields["post_processor"] = _template(family, roles, vocabulary.token_ids)
@@ -125,7 +135,7 @@ def write(
         "clean_up_tokenization_spaces": False,
         "do_lower_case": _lower_cases(fields["normalizer"]),  # for BertTokenizer and the like
         "model_input_names": ["input_ids", *types, "attention_mask"],
-        **({} if max_length is None else {"model_max_length": max_length}),
+        **length,
         **{f"{role}_token": name for role, name in roles.items()},
         **family.config,
     }
@@ -138,8 +148,12 @@ def write(
         ("tokenizer_config.json", {**config, **more}),
         ("special_tokens_map.json", {**named, **more}),
     ):
-        text = json.dumps(content, ensure_ascii=False, indent=2)
-        files.write_atomically(folder / name, text.encode())
+        _write_json(folder / name, content)
+
+
+def _write_json(file: Path, content: Mapping[str, Any]) -> None:
+    text = json.dumps(content, ensure_ascii=False, indent=2)
+    files.write_atomically(file, text.encode())
 
 
 def _lower_cases(normalizer: Mapping[str, Any] | None) -> bool:

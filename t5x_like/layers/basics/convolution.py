@@ -1,9 +1,12 @@
-"""A convolution over neighbouring positions of a row, as one product.
+"""Convolutions over neighbouring positions of a row.
 
-Suffixes: B batch, L length, D d_model.
+Suffixes: B batch, L length, D d_model; M windows, W positions of a window, E width of the results.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +14,9 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from t5x_like.layers.basics.modules import Init, Linear
+from t5x_like.layers.basics.vectors import plus_vector
+
+_GLOROT = nnx.initializers.glorot_uniform()
 
 
 class Convolution(nnx.Module):
@@ -39,3 +45,65 @@ class Convolution(nnx.Module):
             return jnp.where(same_BL[..., None], x[:, places], 0)
 
         return self.dense(jnp.concatenate([*map(neighbour, range(self.width))], axis=-1))
+
+
+class StridedConvolution(nnx.Module):
+    """Windows of `width` positions, each `stride` after the last, times a matrix [W * D, E].
+
+    Nothing is masked: states of padding count where a window holds them.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        *,
+        width: int,
+        stride: int = 1,
+        same: bool = False,
+        dtype: DTypeLike,
+        rngs: nnx.Rngs,
+    ) -> None:
+        """Makes the matrix, as TensorFlow initialises that of a convolution.
+
+        Args:
+          shape: D and E.
+          width: W.
+          stride: the distance of windows.
+          same: whether zeros around the row make as many windows as there are positions, with one
+            more after it than before it where the width is even; else no window leaves the row.
+          dtype: that of the products.
+          rngs: the source of random numbers.
+        """
+
+        of_taps = (width, *shape)
+
+        def init(
+            key: jax.Array, shape: Sequence[Any], dtype: Any = None, out_sharding: Any = None
+        ) -> jax.Array:
+            return _GLOROT(key, of_taps, dtype).reshape(shape)
+
+        self.dense = Linear(
+            (width * shape[0], shape[1]),
+            ("embed", None),
+            init=init,
+            dtype=dtype,
+            rngs=rngs,
+            bias=True,
+        )
+        self.width = width
+        self.stride = stride
+        self.around = ((width - 1) // 2, width // 2) if same else (0, 0)
+
+    def __call__(self, x_BLD: jax.Array) -> jax.Array:
+        """[B, M, E]."""
+        dtype = self.dense.dtype
+        kernel_WDE = self.dense.kernel[...].reshape(self.width, x_BLD.shape[-1], -1)
+        y_BME = jax.lax.conv_general_dilated(
+            x_BLD.astype(dtype),
+            kernel_WDE.astype(dtype),
+            (self.stride,),
+            [self.around],
+            dimension_numbers=("NWC", "WIO", "NWC"),
+        )
+        assert self.dense.bias is not None
+        return plus_vector(y_BME, self.dense.bias[...])

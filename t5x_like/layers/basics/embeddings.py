@@ -6,6 +6,8 @@ Suffixes: B batch, L length, E width of the embeddings, P positions.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +46,8 @@ def check_length(length: int, *, max_positions: int | None) -> None:
 class InputEmbedding(nnx.Module):
     """Token + position (+ type) vectors -> layer norm (where there is one) -> dropout.
 
-    Its width E may be less than the model's. There are `max_positions` rows of positions.
+    Its width E may be less than the model's. There are `max_positions` rows of positions, and
+    `vocab_size` in what `table` makes of tokens.
     """
 
     def __init__(
@@ -58,12 +61,13 @@ class InputEmbedding(nnx.Module):
         rngs: nnx.Rngs,
         norm: LayerNorm | None,
         dropouts: Dropouts,
+        table: Callable[..., Any] = Embedding,
     ) -> None:
-        self.tokens = Embedding(vocab_size, width, init=init, rngs=rngs)
-        table = functools.partial(param, init, rngs=rngs, multiplied=False)
-        self.positions = table((max_positions, width), axes=("positions", "embed"))
+        self.tokens: Any = table(vocab_size, width, init=init, rngs=rngs)
+        rows = functools.partial(param, init, rngs=rngs, multiplied=False)
+        self.positions = rows((max_positions, width), axes=("positions", "embed"))
         types = (type_vocab_size, width)
-        self.types = table(types, axes=(None, "embed")) if type_vocab_size else None
+        self.types = rows(types, axes=(None, "embed")) if type_vocab_size else None
         self.norm = norm
         self.dropouts = dropouts
         below(self)

@@ -6,6 +6,7 @@ Suffixes: B batch, L length, D d_model, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +34,12 @@ def next_key(rngs: nnx.Rngs) -> jax.Array:
     count = stream.count[...]
     stream.count.set_value(count + 1)
     return jax.random.fold_in(stream.key[...], count)
+
+
+def around_zero(bound: float) -> Any:
+    """An initialiser with uniform values from -`bound` to `bound`."""
+    draw = jax.nn.initializers.uniform(2 * bound)
+    return lambda *args, **settings: draw(*args, **settings) - bound
 
 
 def param(

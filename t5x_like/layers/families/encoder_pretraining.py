@@ -69,26 +69,45 @@ class Pretraining(TermLoss):
         return {"tokens": tokens, "flops": self.flops(batch)}
 
 
-class EncoderPretraining(WithEncoder, Pretraining):
+class MaskedPretraining(WithEncoder, Pretraining):
     """An encoder whose loss is the mean over masked tokens, plus the mean over pairs.
 
     A batch holds int32 `encoder_input_tokens`, `encoder_attention_mask` (1 for tokens, 0 for
     padding) and `encoder_token_type_ids`, [B, L] each; int32 `masked_positions` and
     `masked_targets`, float32 `masked_loss_weights`, [B, K] each; and, where there is a head for it,
     the label of a pair, int32 [B], under one of `SENTENCE_LABELS`. A row of padding has weight 0.
-    Packed rows have what `bert.Encoder` reads of them.
     """
 
     config: Any
-    encoder: PretrainedEncoder
-    abilities = (CountsFlops, GivesStates, GuessesMasked)
-    mlm: MaskedLanguageHead | UntiedHead
     sentence: SequenceHead | None
 
     def weights(self, batch: Batch) -> dict[str, jax.Array]:
         """Denominators: `mlm` masked tokens, `sentence` rows."""
         masked = {"mlm": batch["masked_loss_weights"].astype(jnp.float32).sum()}
         return masked if self.sentence is None else masked | {"sentence": row_weights(batch).sum()}
+
+    def sentence_terms(self, x_BLD: jax.Array, batch: Batch) -> tuple[dict[str, Term], Metrics]:
+        """The term of pairs and its metric, where there is a head, which reads states."""
+        if self.sentence is None:
+            return {}, {}
+        rows_B = row_weights(batch)
+        tokens_BL, counts_BL = batch["encoder_input_tokens"], batch["encoder_attention_mask"]
+        logits_BC = self.sentence(x_BLD, tokens_BL, counts_BL)
+        labels_B = batch[_sentence_label(batch)]
+        sums = token_sums(logits_BC[:, None], labels_B[:, None], weights_BL=rows_B[:, None])
+        terms = {"sentence": Term(sums.cross_entropy, rows_B.sum())}
+        return terms, {"sentence_accuracy": (sums.correct, rows_B.sum())}
+
+
+class EncoderPretraining(MaskedPretraining):
+    """A `MaskedPretraining` whose head scores all tokens at each masked position.
+
+    Packed rows have what `bert.Encoder` reads of them.
+    """
+
+    encoder: PretrainedEncoder
+    abilities = (CountsFlops, GivesStates, GuessesMasked)
+    mlm: MaskedLanguageHead | UntiedHead
 
     def terms(
         self, batch: Batch, key: jax.Array | None, carry: Carry
@@ -103,15 +122,8 @@ class EncoderPretraining(WithEncoder, Pretraining):
     def terms_of(self, x_BLD: jax.Array, batch: Batch) -> tuple[dict[str, Term], Metrics]:
         """Computes `terms` from the encoder's states; a family with more terms adds them here."""
         terms, metrics = self.masked_terms(at_positions(x_BLD, batch["masked_positions"]), batch)
-        if self.sentence is not None:
-            rows_B = row_weights(batch)
-            tokens_BL, counts_BL = batch["encoder_input_tokens"], batch["encoder_attention_mask"]
-            logits_BC = self.sentence(x_BLD, tokens_BL, counts_BL)
-            labels_B = batch[_sentence_label(batch)]
-            sums = token_sums(logits_BC[:, None], labels_B[:, None], weights_BL=rows_B[:, None])
-            terms["sentence"] = Term(sums.cross_entropy, rows_B.sum())
-            metrics["sentence_accuracy"] = (sums.correct, rows_B.sum())
-        return terms, metrics
+        of_pairs, more = self.sentence_terms(x_BLD, batch)
+        return terms | of_pairs, metrics | more
 
     def masked_terms(self, x_BKD: jax.Array, batch: Batch) -> tuple[dict[str, Term], Metrics]:
         """The term of masked tokens and its metrics, from the states at their positions."""

@@ -70,6 +70,10 @@ class TargetLoss(TermLoss):
     def terms(
         self, batch: Batch, key: jax.Array | None, carry: Carry
     ) -> tuple[dict[str, Term], Metrics, Carry]:
+        """The loss of the scores of a batch (`of_scores`)."""
+        return *self.of_scores(batch, self.scores(batch, key)), carry
+
+    def of_scores(self, batch: Batch, scores: TokenScores) -> tuple[dict[str, Term], Metrics]:
         """(cross entropy + z_loss * log(Z)^2) over weighted target tokens (T5, section 3.1.2).
 
         Metrics `loss` (without the z term), `z_loss`, `accuracy` and `perplexity` (without label
@@ -77,7 +81,7 @@ class TargetLoss(TermLoss):
         """
         weights_BL = batch["decoder_loss_weights"].astype(jnp.float32)
         sums = token_sums(
-            self.scores(batch, key),
+            scores,
             batch["decoder_target_tokens"],
             weights_BL=weights_BL,
             label_smoothing=self.config.label_smoothing,
@@ -90,4 +94,4 @@ class TargetLoss(TermLoss):
             "accuracy": (sums.correct, here),
             "perplexity": (sums.nll, here),
         }
-        return {"tokens": Term(sums.cross_entropy + z_loss, here)}, metrics, carry
+        return {"tokens": Term(sums.cross_entropy + z_loss, here)}, metrics

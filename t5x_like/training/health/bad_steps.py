@@ -19,7 +19,8 @@ on. `roll_back` goes back to the newest checkpoint and takes the steps since aga
 bad once more is left out.
 """
 NORM_RISE = 100.0
-"""How many times as large as at the start the parameters may become."""
+"""How many times as large as in a new model the parameters may become."""
+_USUAL_STD = 0.02
 MOST_SKIPPED = 10
 """How many steps in a row may be skipped."""
 
@@ -61,7 +62,7 @@ class Health:
       steps: the steps of this phase.
       mean: the mean of the loss over about the last 100 steps.
       best: the lowest mean so far.
-      norm: the norm of the parameters when the run began.
+      norm: the norm of the parameters of a new model (`new_norm`).
       skipped: the number of steps in a row that made no update.
       margin: the share of its baseline by which an evaluation must be better or worse to count;
         None for no comparison.
@@ -220,10 +221,22 @@ class Health:
         if self.norm and norm > NORM_RISE * self.norm:
             raise BadStepError(
                 step,
-                f"the norm of the parameters is {norm:.4g}, and was {self.norm:.4g} at first",
+                f"the norm of the parameters is {norm:.4g}, over {NORM_RISE:g} times that of a new "
+                f"model ({self.norm:.4g})",
                 "The learning rate is far too high: lower it, and start anew.",
                 of_batch=False,
             )
+
+
+def new_norm(found: float, parameters: int) -> float:
+    """The norm of the parameters of a new model, above whose 100-fold a run is ruined.
+
+    Args:
+      found: the norm when the run began. Models that begin near 0, as word vectors do, are taken
+        for models whose parameters have a standard deviation of 0.02.
+      parameters: their number.
+    """
+    return max(found, _USUAL_STD * parameters**0.5)
 
 
 def was_skipped(metrics: Mapping[str, tuple[Any, Any]]) -> bool:

@@ -134,19 +134,20 @@ def slanted_triangle(
 ) -> Schedule:
     """A line up to `learning_rate` over the share `cut` of the steps, and a longer one down again.
 
-    Both ends are `learning_rate` / `ratio` (ULMFiT, Howard and Ruder, 2018, section 3.2).
+    Both ends are `learning_rate` / `ratio` (ULMFiT, Howard and Ruder, 2018, section 3.2). The line
+    up takes a step at least.
     """
     _check(0, total_steps, learning_rate=learning_rate)
-    top = int(total_steps * cut)
-    if not 0 < cut < 1 or not ratio >= 1 or top < 1:
+    if not 0 < cut < 1 or not ratio >= 1:
         raise ValueError(
-            "slanted_triangle: cut is a share of total_steps between 0 and 1, of at least a step, "
-            f"and ratio at least 1; got {cut} of {total_steps}, and {ratio}"
+            "slanted_triangle: cut is a share of total_steps between 0 and 1, and ratio at least "
+            f"1; got {cut} and {ratio}"
         )
+    top = jnp.maximum(jnp.floor(_float(total_steps) * cut), 1.0)
 
     def schedule(step: Step) -> jax.Array:
         up = _float(step) / top
-        down = 1.0 - (_float(step) - top) / (total_steps - top)
+        down = 1.0 - (_float(step) - top) / jnp.maximum(total_steps - top, 1.0)
         share = jnp.clip(jnp.minimum(up, down), 0.0, 1.0)
         return learning_rate * (1.0 + share * (ratio - 1.0)) / ratio
 

@@ -12,7 +12,7 @@ from flax import nnx
 from t5x_like.core.parameters import is_decayed, map_variables
 from t5x_like.training.optimization.parameter_paths import Facts, by_path, path_name
 
-NAMES = ("scale", "bias")
+NAMES = ("scale", "bias", "recurrent_bias", "output_bias")
 """Names of parameters without decay in a plain tree, of which nothing but names is known."""
 
 _DECAYED: Facts[bool] = Facts("decayed")
@@ -31,7 +31,7 @@ def decay_mask(params: Any, *, not_decayed: Sequence[str] | None = None) -> Any:
 
     Args:
       params: a nested dict of arrays. Outside of a program it is that of no model, and parameters
-        called `scale` or `bias` are not decayed.
+        with one of `NAMES` are not decayed.
       not_decayed: names (the last part of a path) of parameters without decay, in place of what
         the parameters say.
     """

@@ -1,4 +1,4 @@
-"""Trains WordPiece, byte-level BPE and character vocabularies on a sample of sentences."""
+"""Trains vocabularies of WordPiece, words, byte-level BPE and characters on sampled sentences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from t5x_like.vocabularies import special_tokens
 from t5x_like.vocabularies.characters import CharacterVocabulary
 from t5x_like.vocabularies.subwords import SubwordVocabulary
-from t5x_like.vocabularies.tokenizer_files import byte_bpe, wordpiece
+from t5x_like.vocabularies.tokenizer_files import byte_bpe, wordpiece, words
 
 _BERTS_NAMES = {"<pad>": "[PAD]", "<unk>": "[UNK]"}
 # A piece that occurs once in a sample is not a piece of the language.
@@ -60,6 +60,36 @@ def train_wordpiece(
     text = wordpiece.tokenizer_json(
         model["vocab"], lowercase=lowercase, strip_accents=strip_accents
     )
+    return SubwordVocabulary(text, extra_ids)
+
+
+def train_words(
+    sentences: Sequence[str],
+    *,
+    size: int,
+    extra_ids: int,
+    lowercase: bool,
+    strip_accents: bool | None = None,
+) -> SubwordVocabulary:
+    """Trains at most `size` tokens: special ones with BERT's names, then words by frequency.
+
+    A word that occurs once in the sample is unknown, as all words are that have no id. Equally
+    frequent words are in alphabetical order. Accents are as in `train_wordpiece`.
+    """
+    fixed = [_BERTS_NAMES.get(name, name) for name in special_tokens.TRAINED]
+    model = _trained(
+        Tokenizer(models.WordLevel(unk_token=wordpiece.UNKNOWN)),
+        trainers.WordLevelTrainer(
+            vocab_size=size,
+            min_frequency=_MIN_FREQUENCY,
+            special_tokens=fixed,
+            show_progress=False,
+        ),
+        sentences,
+        normalizer=normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strip_accents),
+        pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
+    )
+    text = words.tokenizer_json(model["vocab"], lowercase=lowercase, strip_accents=strip_accents)
     return SubwordVocabulary(text, extra_ids)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from t5x_like.core.protocols.data import Vocabulary
 from t5x_like.vocabularies import files, special_tokens
@@ -22,7 +23,8 @@ from t5x_like.vocabularies.subwords import SubwordVocabulary
 from t5x_like.vocabularies.text import lower_case
 from t5x_like.vocabularies.tokenizer_files import byte_bpe
 
-KINDS = (*sentencepiece_training.MODEL_TYPES, "wordpiece", "byte_bpe", "characters")
+KINDS = (*sentencepiece_training.MODEL_TYPES, "wordpiece", "words", "byte_bpe", "characters")
+_OF_WORDS = ("wordpiece", "words")
 MIN_SIZE = len(special_tokens.TRAINED) + 3
 """Special tokens, space, the end of a line, and one character."""
 
@@ -43,11 +45,11 @@ class Recipe:
       max_sentences: the number of lines to sample.
       seed: for the sample.
       character_coverage: share of the text whose characters get ids (byte-level BPE has all
-        bytes).
+        bytes, and words are whole).
       byte_fallback: only for SentencePiece: spells other characters as bytes.
-      lowercase: only for WordPiece: lower-cases text.
-      strip_accents: only for WordPiece: takes accents, umlauts, vowel signs and tones away; None
-        does so where text is lower-cased, as in BERT.
+      lowercase: only for WordPiece and words: lower-cases text.
+      strip_accents: only for WordPiece and words: takes accents, umlauts, vowel signs and tones
+        away; None does so where text is lower-cased, as in BERT.
       pattern: only for byte-level BPE: one of `byte_bpe.PATTERNS`; no piece crosses its words.
     """
 
@@ -88,10 +90,10 @@ class Recipe:
         byte_bpe.divide(self.pattern)
         if self.pattern != PATTERN and self.kind != "byte_bpe":
             raise ValueError("a pattern is for byte_bpe alone")
-        if self.lowercase and self.kind != "wordpiece":
-            raise ValueError("lowercase is for wordpiece alone")
-        if self.strip_accents is not None and self.kind != "wordpiece":
-            raise ValueError("strip_accents is for wordpiece alone")
+        if self.lowercase and self.kind not in _OF_WORDS:
+            raise ValueError(f"lowercase is for {' and '.join(_OF_WORDS)} alone")
+        if self.strip_accents is not None and self.kind not in _OF_WORDS:
+            raise ValueError(f"strip_accents is for {' and '.join(_OF_WORDS)} alone")
 
     @property
     def makes_file(self) -> bool:
@@ -202,16 +204,18 @@ def _checked(path: str | Path) -> Path:
 
 
 def _made(sentences: list[str], recipe: Recipe) -> SubwordVocabulary | CharacterVocabulary:
-    sizes = {"size": recipe.size, "extra_ids": recipe.extra_ids}
+    sizes: dict[str, Any] = {"size": recipe.size, "extra_ids": recipe.extra_ids}
     if recipe.kind == "byte_bpe":
         return subword_training.train_byte_bpe(sentences, **sizes, pattern=recipe.pattern)
     coverage = recipe.character_coverage
     if recipe.kind == "characters":
         return subword_training.train_characters(sentences, **sizes, character_coverage=coverage)
+    of_words: dict[str, Any] = {
+        "lowercase": recipe.lowercase,
+        "strip_accents": recipe.strip_accents,
+    }
+    if recipe.kind == "words":
+        return subword_training.train_words(sentences, **sizes, **of_words)
     return subword_training.train_wordpiece(
-        sentences,
-        **sizes,
-        character_coverage=coverage,
-        lowercase=recipe.lowercase,
-        strip_accents=recipe.strip_accents,
+        sentences, **sizes, **of_words, character_coverage=coverage
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from t5x_like.vocabularies.subwords import SubwordVocabulary
 from t5x_like.vocabularies.text import lower_case
@@ -12,6 +13,10 @@ from t5x_like.vocabularies.tokenizer_files.tokenizer_json import describe
 
 UNKNOWN = "[UNK]"
 PREFIX = "##"
+SPLITTING = {"type": "BertPreTokenizer"}
+"""Text in words and punctuation marks."""
+JOINING = {"type": "WordPiece", "prefix": PREFIX, "cleanup": True}
+"""A space before each word, and none before most punctuation marks."""
 
 
 def read(
@@ -56,13 +61,6 @@ def tokenizer_json(
 
     Where `strip_accents` is None, accents are stripped if text is lower-cased.
     """
-    normalizer = {
-        "type": "BertNormalizer",
-        "clean_text": True,
-        "handle_chinese_chars": handle_chinese_chars,
-        "strip_accents": strip_accents,
-        "lowercase": lowercase,
-    }
     model = {
         "type": "WordPiece",
         "unk_token": UNKNOWN,
@@ -72,7 +70,27 @@ def tokenizer_json(
     return describe(
         model,
         vocab,
-        normalizer=normalizer,
-        pre_tokenizer={"type": "BertPreTokenizer"},
-        decoder={"type": "WordPiece", "prefix": PREFIX, "cleanup": True},
+        normalizer=normalizer(
+            lowercase=lowercase,
+            strip_accents=strip_accents,
+            handle_chinese_chars=handle_chinese_chars,
+        ),
+        pre_tokenizer=SPLITTING,
+        decoder=JOINING,
     )
+
+
+def normalizer(
+    *,
+    lowercase: bool | None,
+    strip_accents: bool | None = None,
+    handle_chinese_chars: bool | None = True,
+) -> dict[str, Any]:
+    """BERT's clean-up of text, as in a `tokenizer.json`."""
+    return {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": handle_chinese_chars,
+        "strip_accents": strip_accents,
+        "lowercase": lowercase,
+    }

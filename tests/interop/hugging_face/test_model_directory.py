@@ -103,6 +103,17 @@ FAMILIES = {
         ("ForMaskedLM", "Model", *TASKS),
         {**BERT, "attention_window": 4, "layer_norm_eps": 1e-5},
     ),
+    "canine": (
+        "Canine",
+        ("Model", *TASKS),
+        {
+            **BERT,
+            "max_position_embeddings": 9,
+            "num_hash_buckets": 9,
+            "num_hash_functions": 2,
+            "local_transformer_stride": 3,
+        },
+    ),
     "deberta": ("Deberta", ("ForMaskedLM", CLASSES), DEBERTA),
     "deberta-v2": ("DebertaV2", ("ForMaskedLM", "Model", *TASKS), DEBERTA_V2),
     "albert": ("Albert", ("ForPreTraining", "ForMaskedLM", "Model", *TASKS), BERT),

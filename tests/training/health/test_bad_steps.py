@@ -17,7 +17,7 @@ import tiny_model as tiny
 from t5x_like.training import loop, step
 from t5x_like.training.checkpointing.checkpoints import Checkpoints
 from t5x_like.training.health import bad_batches
-from t5x_like.training.health.bad_steps import MOST_SKIPPED, BadStepError, Health
+from t5x_like.training.health.bad_steps import MOST_SKIPPED, BadStepError, Health, new_norm
 from t5x_like.training.health.safeguards import Safeguards
 from t5x_like.training.health.watch import Watch
 from t5x_like.training.logs.run_log import RunLog
@@ -70,6 +70,9 @@ def test_parameters_that_explode_are_divergence() -> None:
     health.add(2, metrics(6.0, param_norm=900.0))
     with pytest.raises(BadStepError, match="norm of the parameters"):
         health.add(3, metrics(6.0, param_norm=1100.0))
+    # What begins near 0, as word vectors do, may grow to what is usual.
+    assert new_norm(30.0, 10_000) == 30.0
+    assert new_norm(0.001, 10_000) == pytest.approx(2.0)
 
 
 def test_it_continues_from_what_a_checkpoint_has() -> None:

@@ -94,8 +94,10 @@ def test_the_corners_of_a_slanted_triangle() -> None:
     for step, share in ((0, 1 / 32), (50, (1 + 1 / 32) / 2), (100, 1), (550, (1 + 1 / 32) / 2)):
         assert float(rate(step)) == pytest.approx(0.01 * share, rel=1e-5), step
     assert float(rate(1000)) == pytest.approx(0.01 / 32, rel=1e-5)
-    with pytest.raises(ValueError, match="of at least a step"):
-        schedules.slanted_triangle(0.01, total_steps=5)
+    short = schedules.slanted_triangle(0.01, total_steps=5)
+    np.testing.assert_allclose(values(short, 1, 3, 5), [0.01, 0.01 * (1 + 1 / 32) / 2, 0.01 / 32])
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        schedules.slanted_triangle(0.01, total_steps=5, cut=1.0)
 
 
 def test_the_corners_of_the_papers() -> None:

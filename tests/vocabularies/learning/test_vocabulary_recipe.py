@@ -126,11 +126,11 @@ def test_what_is_there_is_left_alone(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"kind": "word"}, "unigram, bpe, wordpiece, byte_bpe, characters"),
+        ({"kind": "word"}, "unigram, bpe, wordpiece, words, byte_bpe, characters"),
         ({"size": 12}, "at least 13"),
         ({"size": "many"}, "whole number"),
         ({"kind": "wordpiece", "byte_fallback": True}, "unigram and bpe alone"),
-        ({"lowercase": True}, "wordpiece alone"),
+        ({"lowercase": True}, "wordpiece and words alone"),
         ({"extra_ids": -5}, "extra_ids must be a whole number of at least 0, not -5"),
         ({"max_sentences": 0}, "max_sentences must be a whole number of at least 1, not 0"),
         ({"max_sentences": 1.5}, "max_sentences must be a whole number"),

@@ -75,7 +75,8 @@ _NAMES: dict[_Kind, str] = {
         decoder_attention_heads max_position_embeddings n_positions num_labels start_n_top end_n_top
         relative_attention_num_buckets relative_attention_max_distance global_attn_every_n_layers
         local_attention num_key_value_heads head_dim max_length sliding_window pooler_hidden_size
-        attention_head_size
+        attention_head_size num_hash_functions num_hash_buckets local_transformer_stride
+        downsampling_rate upsampling_kernel_size
     """,
     _COUNT: "type_vocab_size mem_len reuse_len pad_token_id eos_token_id sep_token_id "
     "conv_kernel_size",
