@@ -100,12 +100,9 @@ def relative_tpu(
         direction_B = relative.backward.astype(jnp.int32)
     operands = Operands(
         q_BSJ,
-        jnp.pad(k, ((0, 0), (0, more), (0, 0))),
-        jnp.pad(v, ((0, 0), (0, more), (0, 0))),
-        r=jnp.pad(relative.keys, ((0, 0), (0, 0), (more_rows, more), (0, 0))),
-        s=None
-        if relative.queries is None
-        else jnp.pad(relative.queries[:, :, 1:], ((0, 0), (0, 0), (more, more_rows + 1), (0, 0))),
+        *(jnp.pad(x, ((0, 0), (0, more), (0, 0))) for x in (k, v)),
+        r=_filled(relative.keys, more_rows, more),
+        s=None if (s := relative.queries) is None else _filled(s, more - 1, more_rows + 1),
         vectors=relative.vectors.astype(jnp.float32),
         pairs=None if pairs is None else jnp.pad(pairs, ((0, 0), (0, 0), (0, more))),
         positions=None if positions is None else positions.astype(jnp.int32)[..., None],
@@ -123,6 +120,12 @@ def relative_tpu(
         segments=relative.differs is not None,
     )
     return _attend(operands, settings)
+
+
+def _filled(x_NFCJ: jax.Array, before: int, after: int) -> jax.Array:
+    """With so many more relative positions; -1: with one fewer."""
+    edges = (0, 0, 0), (0, 0, 0), (before, after, 0), (0, 0, 0)
+    return jax.lax.pad(x_NFCJ, jnp.zeros((), x_NFCJ.dtype), edges)
 
 
 def unsuited(

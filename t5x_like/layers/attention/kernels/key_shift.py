@@ -1,5 +1,4 @@
-"""From relative to absolute positions and back where keys are multiplied with them, in a Pallas
-kernel.
+"""From relative to absolute positions and back in a Pallas kernel, where keys are multiplied.
 
 128 keys are lanes and relative positions are rows, so each lane has its own window of rows. The row
 after those that lane l needs for a query is what lane l - 1 needs last: the window of lane l begins
