@@ -84,15 +84,15 @@ def relative_tpu(
     _, keys, heads, width = memory.keys.shape
     length = relative.keys.shape[2] - keys
     more, more_rows = -keys % LANES, -length % LANES
-    k, v = (x.reshape(*x.shape[:2], heads * width) for x in memory)
+    joined = (x.reshape(*x.shape[:2], heads * width) for x in memory)
+    k, v = (jnp.pad(x, ((0, 0), (0, more), (0, 0))) for x in joined)
     # The kernel reads whole tiles, or a whole array; devices split the queries that ask.
     split = functools.partial(parts_of_queries, len(q_BSJ), heads=heads)
     if queries % _ROWS or split(q_BSJ.shape[1]) > 1 or split(queries) > 1:
         q_BSJ = q_BSJ[:, :queries]
     parts = split(q_BSJ.shape[1])
-    pairs, positions = relative.pairs, relative.positions
-    if pairs is None:
-        pairs = pairs_of(relative.mask, relative.differs)
+    known, positions = relative.pairs, relative.positions
+    pairs = pairs_of(relative.mask, relative.differs) if known is None else known
     if positions is None and parts > 1:
         positions = jnp.arange(queries)[None]
     direction_B = jnp.zeros(len(q_BSJ), jnp.int32)
@@ -100,7 +100,8 @@ def relative_tpu(
         direction_B = relative.backward.astype(jnp.int32)
     operands = Operands(
         q_BSJ,
-        *(jnp.pad(x, ((0, 0), (0, more), (0, 0))) for x in (k, v)),
+        k,
+        v,
         r=_filled(relative.keys, more_rows, more),
         s=None if (s := relative.queries) is None else _filled(s, more - 1, more_rows + 1),
         vectors=relative.vectors.astype(jnp.float32),
