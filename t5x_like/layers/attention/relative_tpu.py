@@ -39,14 +39,16 @@ class Relative(NamedTuple):
     """The operands of relative attention beside queries, keys and values.
 
     Attributes:
-      keys: [N, F, C, J], projected vectors of relative positions (`copies`); row c is for a key
-        T - c before a query.
+      keys: [N, F, C, J], projected vectors of relative positions (`copies`), which queries are
+        multiplied with; row c is for a key T - c before a query.
       backward: bool [B], true for rows that look at the second direction; None: none does.
       vectors: float32 [4, J]; `relative_step.Operands.vectors`.
-      mask: bool [B|1, 1, Q, T], or None.
+      mask: bool [B|1, 1, Q|1, T], or None.
       differs: bool [B, 1, Q, T], true where segments differ, or None.
       positions: int32 [B|1, Q], the queries' positions in the row; None: they are the whole row.
       pairs: what `pairs_of` gives; None: it is not computed yet.
+      queries: [N, 1, C, J], such vectors that keys are multiplied with; row c is for a query
+        c - T after a key; None: none are.
     """
 
     keys: jax.Array
@@ -56,6 +58,7 @@ class Relative(NamedTuple):
     differs: jax.Array | None
     positions: jax.Array | None
     pairs: jax.Array | None = None
+    queries: jax.Array | None = None
 
 
 def relative_tpu(
@@ -76,20 +79,20 @@ def relative_tpu(
     Raises:
       ValueError: it cannot compute these shapes (`unsuited`).
     """
-    if reason := unsuited(queries, memory, drop):
+    if reason := unsuited(queries, memory, drop, both=relative.queries is not None):
         raise ValueError(f"relative attention on TPUs: {reason}; use attention_kernels.plain")
     _, keys, heads, width = memory.keys.shape
     length = relative.keys.shape[2] - keys
-    more = -keys % LANES
-    k, v = (x.reshape(*x.shape[:2], heads * width) for x in memory)
+    more, more_rows = -keys % LANES, -length % LANES
+    joined = (x.reshape(*x.shape[:2], heads * width) for x in memory)
+    k, v = (jnp.pad(x, ((0, 0), (0, more), (0, 0))) for x in joined)
     # The kernel reads whole tiles, or a whole array; devices split the queries that ask.
     split = functools.partial(parts_of_queries, len(q_BSJ), heads=heads)
     if queries % _ROWS or split(q_BSJ.shape[1]) > 1 or split(queries) > 1:
         q_BSJ = q_BSJ[:, :queries]
     parts = split(q_BSJ.shape[1])
-    pairs, positions = relative.pairs, relative.positions
-    if pairs is None:
-        pairs = pairs_of(relative.mask, relative.differs)
+    known, positions = relative.pairs, relative.positions
+    pairs = pairs_of(relative.mask, relative.differs) if known is None else known
     if positions is None and parts > 1:
         positions = jnp.arange(queries)[None]
     direction_B = jnp.zeros(len(q_BSJ), jnp.int32)
@@ -97,9 +100,10 @@ def relative_tpu(
         direction_B = relative.backward.astype(jnp.int32)
     operands = Operands(
         q_BSJ,
-        jnp.pad(k, ((0, 0), (0, more), (0, 0))),
-        jnp.pad(v, ((0, 0), (0, more), (0, 0))),
-        r=jnp.pad(relative.keys, ((0, 0), (0, 0), (-length % LANES, more), (0, 0))),
+        k,
+        v,
+        r=_filled(relative.keys, more_rows, more),
+        s=None if (s := relative.queries) is None else _filled(s, more - 1, more_rows + 1),
         vectors=relative.vectors.astype(jnp.float32),
         pairs=None if pairs is None else jnp.pad(pairs, ((0, 0), (0, 0), (0, more))),
         positions=None if positions is None else positions.astype(jnp.int32)[..., None],
@@ -119,22 +123,36 @@ def relative_tpu(
     return _attend(operands, settings)
 
 
-def unsuited(queries: int, memory: KeysValues, drop: Dropping | None) -> str | None:
-    """Why the kernel cannot compute it; None if it can."""
+def _filled(x_NFCJ: jax.Array, before: int, after: int) -> jax.Array:
+    """With so many more relative positions; -1: with one fewer."""
+    edges = (0, 0, 0), (0, 0, 0), (before, after, 0), (0, 0, 0)
+    return jax.lax.pad(x_NFCJ, jnp.zeros((), x_NFCJ.dtype), edges)
+
+
+def unsuited(
+    queries: int, memory: KeysValues, drop: Dropping | None, *, both: bool = False
+) -> str | None:
+    """Why the kernel cannot compute it; None if it can.
+
+    `both`: whether keys, too, are multiplied with relative positions.
+    """
     rows_of_batch, keys, heads, width = memory.keys.shape
     if reason := unsuited_width(width) or kernel_gradient.unsuited(None, drop):
         return reason
     queries //= parts_of_queries(rows_of_batch, queries, heads)
     lanes = lanes_of_block(heads * width, width)
-    # Rows of keys and relative positions with their gradients, twice; arrays of 128 queries.
-    rows = 2 * lanes * (4 * 4 * keys + 3 * 4 * (keys + max(queries, LANES)))
-    if rows + 16 * 4 * LANES * keys + 2 * queries * keys > usable_vmem():
+    columns, at_once = keys + max(queries, LANES), LANES
+    if both:
+        columns, at_once = 2 * (keys + max(keys, LANES)), 2 * LANES
+    # Rows of keys and relative positions with their gradients, twice; arrays of some queries.
+    rows = 2 * lanes * (4 * 4 * keys + 3 * 4 * columns)
+    if rows + 16 * 4 * at_once * keys + 2 * queries * keys > usable_vmem():
         return f"{queries} queries by {keys} keys do not fit the chip's memory"
     return None
 
 
 def pairs_of(mask: jax.Array | None, differs: jax.Array | None) -> jax.Array | None:
-    """Int8 [B|1, Q, T]: `relative_step.Operands.pairs`, not filled up; None if all are seen."""
+    """Int8 [B|1, Q|1, T]: `relative_step.Operands.pairs`, not filled up; None if all are seen."""
     if mask is None and differs is None:
         return None
     seen = SEEN if differs is None else jnp.where(differs, OTHER, SEEN)
@@ -175,9 +193,12 @@ def _attend_backward(
     settings: Settings, saved: tuple[Operands, jax.Array], g: jax.Array
 ) -> tuple[Operands]:
     operands, values = saved
-    dq, dk, dv, dr, dvectors = _over_mesh(relative_kernel.backward, operands, settings, values, g)
+    found = _over_mesh(relative_kernel.backward, operands, settings, values, g)
+    dq, dk, dv, dr, dvectors, *ds = found
     dq = jnp.pad(dq, ((0, 0), (0, operands.q.shape[1] - dq.shape[1]), (0, 0)))
-    return (Operands(dq, dk, dv, dr.astype(operands.r.dtype), dvectors, None, None, None, None),)
+    none = operands._replace(**dict.fromkeys(Operands._fields))
+    of_r, *of_s = (x.astype(operands.r.dtype) for x in (dr, *ds))
+    return (none._replace(q=dq, k=dk, v=dv, r=of_r, s=of_s[0] if of_s else None, vectors=dvectors),)
 
 
 _attend.defvjp(_attend_forward, _attend_backward)
@@ -185,24 +206,29 @@ _attend.defvjp(_attend_forward, _attend_backward)
 
 def _over_mesh(fn: Callable[..., Any], operands: Operands, settings: Settings, *more: Any) -> Any:
     def specs(split: Split) -> tuple[Operands, Sequence[Gradient]]:
+        pairs = operands.pairs
+        of_each = split.queries if pairs is not None and pairs.shape[1] > 1 else None
         of_operands = Operands(
             q=split.of_q,
             k=split.of_keys,
             v=split.of_keys,
             r=PartitionSpec(split.rows, None, None, split.heads),
+            s=None if operands.s is None else PartitionSpec(split.rows, None, None, split.heads),
             vectors=PartitionSpec(None, split.heads),
-            pairs=split.of_rows(operands.pairs, split.queries),
+            pairs=split.of_rows(pairs, of_each),
             positions=split.of_rows(operands.positions, split.queries),
             direction=PartitionSpec(split.rows),
             seed=PartitionSpec(),
         )
         of_keys = Gradient(split.of_keys, summed=split.queries)
+        of_r = Gradient(of_operands.r, summed=split.queries)
         return of_operands, [
             Gradient(split.of_q),
             of_keys,
             of_keys,
-            Gradient(of_operands.r, summed=split.queries),
+            of_r,
             Gradient(of_operands.vectors, summed=(*split.rows, *split.queries)),
+            *([] if operands.s is None else [of_r]),
         ]
 
     return over_mesh(fn, settings, operands, more, specs=specs)

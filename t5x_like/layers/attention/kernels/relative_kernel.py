@@ -1,8 +1,9 @@
 """Attention by content, position and segment as a Pallas kernel for TPUs.
 
 A query's products with the vectors of relative positions are shifted to the keys that they are for
-in the chip's memory (`relative_shift`); no array of queries times keys, nor of queries times
-relative positions, leaves it. The rest is as in `tpu_kernel`.
+in the chip's memory (`relative_shift`), and those of a key, where there are any, to the queries
+(`key_shift`). No array of queries times keys, nor of either times relative positions, leaves it.
+The rest is as in `tpu_kernel`.
 
 Suffixes: B batch, Q queries, J joined heads.
 """
@@ -34,12 +35,13 @@ def forward(settings: Settings, operands: Operands) -> jax.Array:
 def backward(
     settings: Settings, operands: Operands, values: jax.Array, g: jax.Array
 ) -> list[jax.Array]:
-    """The gradients of the queries, k and v; and of r and vectors, float32 sums over rows.
+    """The gradients of the queries, k and v; and of r, vectors and s, float32 sums over rows.
 
     `values` are what `forward` returned, and `g` is their gradient.
     """
     grid = _Grid(settings, operands)
-    sums = [jax.ShapeDtypeStruct(x.shape, jnp.float32) for x in (operands.r, operands.vectors)]
+    summed = [operands.r, operands.vectors, *([] if operands.s is None else [operands.s])]
+    sums = [jax.ShapeDtypeStruct(x.shape, jnp.float32) for x in summed]
     return grid.call(backward_step, (values, g), [grid.q, operands.k, operands.v, *sums])
 
 
@@ -59,7 +61,7 @@ class _Grid(HeadGrid):
             return pl.BlockSpec(
                 (1, 1, x.shape[2], self.lanes), lambda h, b, _, direction: (0, direction[b], 0, h)
             )
-        if x.ndim == 4:  # its gradient: all directions
+        if x.ndim == 4:  # its gradient, of all directions, or s, which has one
             return pl.BlockSpec((1, *x.shape[1:3], self.lanes), lambda h, b, *_: (0, 0, 0, h))
         return super().spec(self.q if x is self.operands.q else x)
 
@@ -68,5 +70,7 @@ class _Grid(HeadGrid):
         keys, columns = self.operands.k.shape[1], self.operands.r.shape[2]
         heads = rows * queries * (joined // self.settings.width)
         of_keys, of_columns = (5, 3) if backward else (2, 1)
+        if self.operands.s is not None:
+            of_columns *= 2
         flops = 2 * heads * (of_keys * keys + of_columns * columns) * self.lanes
         return flops, heads * keys

@@ -7,7 +7,7 @@ J joined heads.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -24,14 +24,15 @@ from t5x_like.layers.attention.kernels.kernel_parts import (
     of_step,
     product,
 )
+from t5x_like.layers.attention.kernels.key_shift import KeyWindows
 from t5x_like.layers.attention.kernels.relative_shift import Window, windows
 
 HIDDEN, SEEN, OTHER = 0, 1, 2
 """Numbers in `pairs`: a query does not see a key, it sees one of its own segment, or of another."""
 
-_FORWARD, _BACKWARD = 256, 128
-"""Queries at once. More of them read more columns of relative positions than each needs; with
-fewer, the matrix unit waits more often for what follows."""
+_FORWARD, _BACKWARD, _BACKWARD_OF_BOTH = 256, 128, 256
+"""Queries at once. More of them read more relative positions than each needs; with fewer, the
+matrix unit waits more often for what follows. The last is for products of queries and of keys."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,9 +59,10 @@ class Operands(NamedTuple):
 
     `q` is [B, Q or more, J], of which the first Q ask; `k` and `v` are [B, T, J]. `r` is
     [1, F, C, J], of which int32 `direction`, [B], chooses one for each row; on a mesh it is
-    [N, F, C, J], one for each part of the batch. `vectors`, float32 [4, J], are added to queries
+    [N, F, C, J], one for each part of the batch. `s`, [1|N, 1, C, J], is what keys are
+    multiplied with (`KeyWindows`), or None. `vectors`, float32 [4, J], are added to queries
     that look at content, at positions and at segments; the last is what the third are multiplied
-    with where segments differ. `pairs` is int8 [B|1, Q, T]; `positions`, int32 [B|1, Q, 1], are
+    with where segments differ. `pairs` is int8 [B|1, Q|1, T]; `positions`, int32 [B|1, Q, 1], are
     those of the queries; None where they are the whole row. `seed` is that of `kernel_parts.Draws`.
     """
 
@@ -68,6 +70,7 @@ class Operands(NamedTuple):
     k: Any
     v: Any
     r: Any
+    s: Any
     vectors: Any
     pairs: Any
     positions: Any
@@ -80,14 +83,16 @@ class _Queries(NamedTuple):
 
     Attributes:
       window: which they are.
+      of_keys: what keys are multiplied with for them.
       content: queries of content [R, J], and
       position: of positions.
       segment: of segments, float32.
-      pairs: int32 [R, T], or None.
+      pairs: int32 [R|1, T], or None.
       vectors: float32 [4, J].
     """
 
     window: Window
+    of_keys: KeyWindows
     content: jax.Array
     position: jax.Array
     segment: jax.Array
@@ -95,7 +100,7 @@ class _Queries(NamedTuple):
     vectors: jax.Array
 
     def are(self, least: int) -> jax.Array:
-        """Bool [R, T]: whether `pairs` are at least that."""
+        """Bool [R|1, T]: whether `pairs` are at least that."""
         assert self.pairs is not None
         return self.pairs >= least
 
@@ -110,9 +115,13 @@ def _queries(
     for window in windows(shape, positions, columns=refs.r.shape[2], at_once=at_once):
         q = refs.q[0, window.queries, lanes]
         content, position, segment = (q.astype(jnp.float32) + vectors[n : n + 1] for n in range(3))
-        pairs = None if refs.pairs is None else refs.pairs[0, window.queries].astype(jnp.int32)
+        pairs = None
+        if refs.pairs is not None:
+            alike = refs.pairs.shape[1] == 1
+            pairs = refs.pairs[0, slice(None) if alike else window.queries].astype(jnp.int32)
         yield _Queries(
             window,
+            KeyWindows.of(window, refs.r.shape[2] - refs.k.shape[1]),
             (content * settings.factor).astype(q.dtype),
             (position * settings.factor).astype(q.dtype),
             segment,
@@ -122,17 +131,27 @@ def _queries(
 
 
 class _Products(NamedTuple):
-    """Products of some queries in one head, float32: with keys [R, T], with positions [R, C]."""
+    """Products of some queries in one head, float32.
+
+    With `keys` [R, T], with `relative` positions [R, C], and of keys with these (`KeyWindows`).
+    """
 
     keys: jax.Array
     relative: jax.Array
+    of_keys: list[jax.Array]
 
     @classmethod
     def of(cls, refs: Operands, asking: _Queries, head: Head) -> _Products:
         k, r = refs.k[0, :, head.lanes], refs.r[0, 0, asking.window.columns, head.lanes]
+        of_keys = []
+        if refs.s is not None:
+            for keys, rows in asking.of_keys.blocks():
+                s = head.of(refs.s[0, 0, rows, head.lanes])
+                of_keys.append(product(s, k[keys], (1, 1)))
         return cls(
             product(head.of(asking.content), k, (1, 1)),
             product(head.of(asking.position), r, (1, 1)),
+            of_keys,
         )
 
 
@@ -170,6 +189,8 @@ def _exponentials(
 ) -> tuple[jax.Array, jax.Array]:
     """exp(logits - top), float32 [R, T], and top [R, 1], the largest logit of each query."""
     logits = products.keys + asking.window.to_keys(products.relative)
+    if products.of_keys:
+        logits += asking.of_keys.to_pairs(products.of_keys)
     if settings.segments:
         segment = head.of(asking.segment * asking.vectors[3:]).sum(axis=-1, keepdims=True)
         logits += jnp.where(asking.are(OTHER), segment, 0.0)
@@ -192,24 +213,25 @@ def _kept(settings: Settings, refs: Operands, asking: _Queries, head: Head) -> j
 
 def backward_step(settings: Settings, refs: Operands, values: Any, g: Any, *gradients: Any) -> None:
     """Writes, or adds up, the gradients; the rest is what `relative_kernel.backward` gets."""
-    dq, dk, dv, dr, dvectors = gradients
+    dq, dk, dv, dr, dvectors, *of_s = gradients
 
     @pl.when(pl.program_id(1) == 0)
     def _() -> None:
-        dr[...] = jnp.zeros_like(dr)
-        dvectors[...] = jnp.zeros_like(dvectors)
+        for total in (dr, dvectors, *of_s):
+            total[...] = jnp.zeros_like(total)
 
     direction = refs.direction[pl.program_id(1)]
     for block in head_blocks(refs.q.shape[-1], settings.width):
         lanes = block[0].lanes
         sums: list[Any] = [0.0, 0.0]
-        for asking in _queries(settings, refs, lanes, at_once=_BACKWARD):
+        at_once = _BACKWARD if refs.s is None else _BACKWARD_OF_BOTH
+        for asking in _queries(settings, refs, lanes, at_once=at_once):
             rows, columns = asking.window.queries, asking.window.columns
             values_g = tuple(x[0, rows, lanes] for x in (values, g))
             wholes: list[Any] = [None, None, None]
             of_r: Any = 0.0
             for head in block:
-                of_head = _gradients(settings, refs, asking, head, *values_g)
+                of_head = _gradients(settings, refs, asking, head, *values_g, of_s=of_s)
                 sums = [whole + part for whole, part in zip(sums, of_head.keys_values, strict=True)]
                 of_r += of_head.relative
                 wholes = [head.put(*pair) for pair in zip(wholes, of_head.queries, strict=True)]
@@ -245,7 +267,10 @@ def _gradients(
     head: Head,
     values: jax.Array,
     g: jax.Array,
+    *,
+    of_s: Sequence[Any],
 ) -> _Gradients:
+    """The gradient of what keys are multiplied with, if there is any, is added to `of_s`."""
     k, v = (x[0, :, head.lanes] for x in (refs.k, refs.v))
     r = refs.r[0, 0, asking.window.columns, head.lanes]
     e, top = _exponentials(settings, asking, head, _Products.of(refs, asking, head))
@@ -256,13 +281,17 @@ def _gradients(
     g_seen = jnp.where(top > MASKED / 2, g_head, 0.0) if settings.masked else g_head
     along = (g_seen * values).sum(axis=-1, keepdims=True)
     dp = product((g_seen * settings.scale).astype(v.dtype), v, (1, 1))
-    dlogits = e * (dropped(dp, keep) - along)
+    kept = dropped(e, keep)
+    dlogits = kept * dp - e * along
     dsegment = jnp.zeros_like(top)
     if settings.segments:
         dsegment = jnp.where(asking.are(OTHER), dlogits, 0.0).sum(axis=-1, keepdims=True)
     shifted = asking.window.to_columns(dlogits).astype(k.dtype)
     ds = dlogits.astype(k.dtype)
-    weights = dropped(e, keep).astype(g.dtype)
+    dk = product(ds, head.of(asking.content), (0, 0))
+    if of_s:
+        dk += _of_keys(refs, asking, head, dlogits, of_s[0])
+    weights = kept.astype(g.dtype)
     return _Gradients(
         (
             product(ds, k, (1, 0)),
@@ -270,8 +299,23 @@ def _gradients(
             jnp.broadcast_to(dsegment, g.shape),
         ),
         (
-            product(ds, head.of(asking.content), (0, 0)),
+            dk,
             product(weights, (g_head * settings.scale).astype(g.dtype), (0, 0)),
         ),
         product(shifted, head.of(asking.position), (0, 0)),
     )
+
+
+def _of_keys(
+    refs: Operands, asking: _Queries, head: Head, dlogits: jax.Array, of_s: Any
+) -> jax.Array:
+    """The gradient of keys by their products with relative positions, float32 [T, J].
+
+    That of the other factors is added to `of_s`.
+    """
+    shifted = asking.of_keys.to_blocks(dlogits, refs.k.dtype)
+    parts = []
+    for (keys, rows), x in zip(asking.of_keys.blocks(), shifted, strict=True):
+        parts.append(product(x, head.of(refs.s[0, 0, rows, head.lanes]), (0, 0)))
+        of_s[0, 0, rows, head.lanes] += product(x, head.of(refs.k[0, keys, head.lanes]), (1, 0))
+    return jnp.concatenate(parts)
