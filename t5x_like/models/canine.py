@@ -18,7 +18,7 @@ from t5x_like.layers.attention import masks
 from t5x_like.layers.attention.masks import Mask
 from t5x_like.layers.attention.view import View
 from t5x_like.layers.basics import embeddings, hashed
-from t5x_like.layers.basics.depth import above, at
+from t5x_like.layers.basics.depth import above, at, below_as_parts
 from t5x_like.layers.basics.dropout import give_keys, subkeys
 from t5x_like.layers.basics.embeddings import InputEmbedding
 from t5x_like.layers.basics.modules import Init
@@ -272,7 +272,7 @@ class Encoder(EncoderBody, nnx.Module):
 
 
 def _embedding(config: Config, rngs: nnx.Rngs) -> InputEmbedding:
-    return InputEmbedding(
+    made = InputEmbedding(
         config.num_buckets,
         config.d_model,
         max_positions=config.max_positions,
@@ -283,6 +283,8 @@ def _embedding(config: Config, rngs: nnx.Rngs) -> InputEmbedding:
         table=functools.partial(hashed.HashEmbedding, num_hashes=config.num_hashes),
         rngs=rngs,
     )
+    below_as_parts(made.tokens)
+    return made
 
 
 def _beside(config: Config, rngs: nnx.Rngs) -> dict[str, Any]:

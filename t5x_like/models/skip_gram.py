@@ -54,7 +54,14 @@ class SkipGram(TermLoss):
         shape = (config.vocab_size, config.d_model)
         self.embedding = Embedding(*shape, init=around_zero(0.5 / config.d_model), rngs=rngs)
         self.output_table = above(
-            param(ZEROS, shape, axes=("vocab", "embed"), multiplied=False, rngs=rngs)
+            param(
+                ZEROS,
+                shape,
+                axes=("vocab", "embed"),
+                multiplied=False,
+                compute_dtype=config.dtype,
+                rngs=rngs,
+            )
         )
         self.config = config
 

@@ -13,10 +13,13 @@ from flax import nnx
 from tiny_families import FAMILIES
 
 from t5x_like.core.abilities import ALL
+from t5x_like.core.partitioning import map_parameters
 from t5x_like.layers.basics import hashed
 from t5x_like.layers.heads.masked_lm import at_positions
 from t5x_like.layers.stacks import molecules
 from t5x_like.models import canine_pretraining
+from t5x_like.training.optimization import layerwise
+from t5x_like.training.optimization.parameter_paths import by_path
 
 FAMILY = FAMILIES["canine_c"]
 BATCH = {name: jnp.asarray(x) for name, x in FAMILY.batch(np.random.default_rng(0)).items()}
@@ -123,3 +126,20 @@ def test_dropout_has_keys_of_its_own() -> None:
     keys = [jax.random.key(seed) for seed in (0, 0, 1)]
     same, again, other = (float(loss(key)) for key in keys)
     assert same == again != other
+
+
+def test_rates_fall_from_layer_to_layer() -> None:
+    """A layer of characters, two of molecules and one of characters; tables of hashes are below."""
+    params = nnx.state(nnx.eval_shape(lambda: FAMILY.make()(rngs=nnx.Rngs(0))), nnx.Param)
+    stacked = map_parameters(lambda axes, shape: len(shape) - len(axes), params)
+    scales = by_path(
+        layerwise.layer_scales(
+            nnx.to_pure_dict(params), stacked, layerwise.depths(params), decay=0.5
+        )
+    )
+    kernel = "layers.attention.query.kernel"
+    for stack, expected in (("initial", [4]), ("stack", [3, 2]), ("final", [1])):
+        found = scales[f"encoder.{stack}.{kernel}"].ravel()
+        np.testing.assert_array_equal(found, 0.5 ** np.array(expected))
+    for name in ("tokens.tables.table", "norm.bias"):
+        assert scales[f"encoder.embedding.{name}"] == 0.5**5

@@ -24,6 +24,11 @@ def below(part: Part, *, stack: str = "") -> Part:
     return _marked(part, f"below {stack}".rstrip())
 
 
+def below_as_parts(part: Part) -> Part:
+    """Marks stacked parameters that are no layers, but parts of what comes before these."""
+    return _marked(part, "parts-below")
+
+
 def above(part: Part) -> Part:
     """Marks parameters that come after the layers: heads, final norms."""
     return _marked(part, "above")

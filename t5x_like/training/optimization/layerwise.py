@@ -17,6 +17,9 @@ from t5x_like.core.parameters import map_variables
 from t5x_like.core.partitioning import map_parameters
 from t5x_like.training.optimization.parameter_paths import by_path, path_name
 
+_PARTS = "parts-below"
+"""The mark of stacked parameters that are no layers."""
+
 
 def layerwise(
     tx: optax.GradientTransformation, stacked: Any, groups: Any = None
@@ -61,7 +64,8 @@ def sizes(params: Any, stacked: Any) -> Any:
 def depths(params: nnx.State) -> Any:
     """The depth mark of each parameter, a plain dict.
 
-    It is "below", "below <stack>", "above", "at <layer> <layers>", or "" without a mark.
+    It is "below", "below <stack>", "parts-below", "above", "at <layer> <layers>", or "" without a
+    mark.
     """
     return map_variables(lambda variable: variable.get_metadata().get("depth", ""), params)
 
@@ -114,7 +118,7 @@ def layer_scales(params: Any, stacked: Any, depths: Any, *, decay: float) -> Any
             )
             return np.asarray(decay**powers, np.float32)
         place, _, stack = places[name].partition(" ")
-        if place not in ("below", "above"):
+        if place not in ("below", "above", _PARTS):
             raise ValueError(
                 f"LAYER_DECAY: parameter {name} does not say whether it comes before the layers or "
                 "after them: make it with `below(...)` or `above(...)` of `layers.basics.depth`, "
@@ -166,7 +170,7 @@ def _layers_by_path(params: Any, stacked: Any, places: Mapping[str, str]) -> dic
     return {
         name: _Layers.of(name, leaf.shape[:depth], places[name])
         for (name, leaf), depth in numbers
-        if depth or places[name].startswith("at ")
+        if (depth and places[name] != _PARTS) or places[name].startswith("at ")
     }
 
 
