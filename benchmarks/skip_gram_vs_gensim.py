@@ -33,12 +33,12 @@ from t5x_like.data.corpora import registry
 from t5x_like.data.corpora.text_files import TextFiles
 from t5x_like.data.rows.feature_converters import Encoder
 from t5x_like.models import skip_gram
-from t5x_like.objectives.skip_gram import SkipGram
+from t5x_like.objectives.skip_gram import WordPairs
 from t5x_like.training import step
 from t5x_like.training.optimization import optimizers
 from t5x_like.vocabularies.learning.subword_training import train_words
 
-OBJECTIVE = SkipGram(sample=0.0)
+OBJECTIVE = WordPairs(sample=0.0)
 LENGTH, ROWS = 256, 32
 Batch = dict[str, np.ndarray]
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from t5x_like.cli.common import arguments, processes
 from t5x_like.cli.common.parsers import CommandParser
 from t5x_like.core import exit_status
 from t5x_like.training.hosts.leaving import leaving_outside_training
+
+if TYPE_CHECKING:
+    from t5x_like.runs.run import Run
 
 _EPILOG = """\
 examples:
@@ -70,10 +74,15 @@ def _run(args: argparse.Namespace, bindings: list[str], allowed: frozenset[str])
     run = from_gin(*arguments.gin_of(args, bindings), callbacks=told)
     outcome = run.train(allow_change=sorted(allowed))
     if not outcome.left and processes.is_first():
-        where = run.run.model_dir
-        print(
-            f"Next: `t5x_like eval {where}` for held-out metrics beside baselines, `t5x_like "
-            f"export --from {where} --to DIR` for transformers, --train_steps to extend the run.",
-            file=sys.stderr,
-        )
+        print(_next(run.run), file=sys.stderr)
     return exit_status.SAVED if outcome.left else exit_status.DONE
+
+
+def _next(run: Run) -> str:
+    """A line about what to do with a run that has ended."""
+    from t5x_like.interop.hugging_face import families
+
+    ways = [f"`t5x_like eval {run.model_dir}` for held-out metrics beside baselines"]
+    if families.exports(run.abstract_model):
+        ways.append(f"`t5x_like export --from {run.model_dir} --to DIR` for transformers")
+    return f"Next: {', '.join(ways)}, --train_steps to extend the run."

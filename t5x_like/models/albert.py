@@ -14,7 +14,7 @@ from t5x_like.layers.basics import activations
 from t5x_like.layers.basics.depth import below
 from t5x_like.layers.basics.mlp import Activation
 from t5x_like.layers.basics.modules import Linear
-from t5x_like.layers.families.encoder_pretraining import EncoderPretraining
+from t5x_like.layers.families.encoder_pretraining import EncoderPretraining, sentence_head
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.stacks.blocks import EncoderLayer
 from t5x_like.layers.stacks.sharing import SHARING, SharedStack, Sharing, copies_in_groups
@@ -101,5 +101,5 @@ class Albert(EncoderPretraining):
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.encoder = Encoder(config, rngs=rngs)
         self.mlm = bert.masked_head(config, rngs)
-        self.sentence = bert.sentence_head(config, rngs) if config.sentence_head else None
+        self.sentence = sentence_head(config, rngs) if config.sentence_head else None
         self.config = config

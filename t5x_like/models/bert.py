@@ -17,14 +17,13 @@ from t5x_like.core.abilities import LAST, States, Want
 from t5x_like.layers.attention.masks import Mask, Traits
 from t5x_like.layers.attention.positions import RelativeBias
 from t5x_like.layers.attention.view import View, Views
-from t5x_like.layers.basics import activations, embeddings
+from t5x_like.layers.basics import embeddings
 from t5x_like.layers.basics.depth import below
 from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.basics.embeddings import InputEmbedding
 from t5x_like.layers.basics.modules import Init, Linear
 from t5x_like.layers.families.body import PositionedEncoder
-from t5x_like.layers.families.encoder_pretraining import EncoderPretraining
-from t5x_like.layers.heads import label_heads
+from t5x_like.layers.families.encoder_pretraining import EncoderPretraining, sentence_head
 from t5x_like.layers.heads.masked_lm import MaskedLanguageHead
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.stacks import standard_parts
@@ -251,19 +250,6 @@ def masked_head(config: Config, rngs: nnx.Rngs) -> MaskedLanguageHead:
         init=config.init,
         activation=config.activation,
         epsilon=config.norm_epsilon,
-        dtype=config.dtype,
-        rngs=rngs,
-    )
-
-
-def sentence_head(config: Config, rngs: nnx.Rngs) -> label_heads.SequenceHead:
-    """The pooler and the two classes of a pair of sentences."""
-    return label_heads.SequenceHead(
-        config.d_model,
-        2,
-        pool=label_heads.first,
-        init=config.init,
-        activation=activations.tanh,
         dtype=config.dtype,
         rngs=rngs,
     )

@@ -14,13 +14,15 @@ import jax.numpy as jnp
 from flax import nnx
 
 from t5x_like.core.abilities import CountsFlops, GivesStates
-from t5x_like.layers.basics import activations
 from t5x_like.layers.basics.depth import above
 from t5x_like.layers.basics.dropout import subkeys
 from t5x_like.layers.basics.modules import Embedding
 from t5x_like.layers.basics.token_scores import TokenScores
-from t5x_like.layers.families.encoder_pretraining import MaskedPretraining, row_weights
-from t5x_like.layers.heads import label_heads
+from t5x_like.layers.families.encoder_pretraining import (
+    MaskedPretraining,
+    row_weights,
+    sentence_head,
+)
 from t5x_like.layers.heads.masked_lm import MaskedLanguageHead, at_positions
 from t5x_like.layers.heads.permuted_characters import PermutedCharacters
 from t5x_like.layers.losses import accounting
@@ -44,7 +46,7 @@ class Canine(MaskedPretraining):
 
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.encoder = Encoder(config, rngs=rngs)
-        self.sentence = _sentence_head(config, rngs) if config.sentence_head else None
+        self.sentence = sentence_head(config, rngs) if config.sentence_head else None
         self.config = config
 
     def scores(self, x_BKD: jax.Array, batch: Batch, key: jax.Array | None) -> TokenScores:
@@ -154,15 +156,3 @@ class CanineS(Canine):
 
     def products_of_scores(self, weights_BK: jax.Array) -> jax.Array:
         return accounting.count(weights_BK) * self.mlm.products(self.subwords)
-
-
-def _sentence_head(config: Config, rngs: nnx.Rngs) -> label_heads.SequenceHead:
-    return label_heads.SequenceHead(
-        config.d_model,
-        2,
-        pool=label_heads.first,
-        init=config.init,
-        activation=activations.tanh,
-        dtype=config.dtype,
-        rngs=rngs,
-    )

@@ -25,6 +25,7 @@ from t5x_like.layers.attention.variants.global_tokens import (
 )
 from t5x_like.layers.attention.view import Views
 from t5x_like.layers.basics.modules import Init
+from t5x_like.layers.families.encoder_pretraining import sentence_head
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.stacks.blocks import Parts
 from t5x_like.models import bert
@@ -161,5 +162,5 @@ class Longformer(bert.Bert):
     def __init__(self, config: Config, *, rngs: nnx.Rngs) -> None:
         self.encoder = Encoder(config, rngs=rngs)
         self.mlm = bert.masked_head(config, rngs)
-        self.sentence = bert.sentence_head(config, rngs) if config.sentence_head else None
+        self.sentence = sentence_head(config, rngs) if config.sentence_head else None
         self.config = config

@@ -17,6 +17,7 @@ from jax.typing import DTypeLike
 from t5x_like.core.abilities import LAST, CountsFlops, GivesStates, States, Want
 from t5x_like.layers.basics.depth import above
 from t5x_like.layers.basics.modules import ZEROS, Embedding, around_zero, param
+from t5x_like.layers.families.encoder_pretraining import texts
 from t5x_like.layers.losses import accounting
 from t5x_like.layers.losses.accounting import Term
 from t5x_like.layers.losses.term_loss import TermLoss
@@ -43,7 +44,8 @@ class SkipGram(TermLoss):
 
     A batch holds int32 `encoder_input_tokens` and `encoder_attention_mask`, [B, L] each, `reach`
     [B, L, W] and `negatives` [B, L, N], as `objectives.skip_gram` makes them. A word has a vector
-    as an input, which is the one that is used afterwards, and another one as an output.
+    as an input, which is the one that is used afterwards, and another one as an output. In packed
+    rows (`encoder_segment_ids`) a word sees words of its own text alone.
     """
 
     abilities: ClassVar[tuple[type, ...]] = (CountsFlops, GivesStates)
@@ -122,7 +124,8 @@ def _around(x_BLD: jax.Array, reach: int) -> jax.Array:
 
 
 def _pairs(batch: Batch) -> jax.Array:
-    """1 for places that a word sees and that hold a word, float32 [B, L, O]."""
-    present_BL = batch["encoder_attention_mask"].astype(jnp.float32)
-    around_BLO = _around(present_BL, batch["reach"].shape[-1])
-    return jnp.repeat(batch["reach"], 2, axis=-1) * around_BLO * present_BL[..., None]
+    """1 for places that a word sees and that hold a word of its text, float32 [B, L, O]."""
+    texts_BL = texts(batch)
+    same_BLO = _around(texts_BL, batch["reach"].shape[-1]) == texts_BL[..., None]
+    seen_BLO = same_BLO & (texts_BL > 0)[..., None]
+    return (jnp.repeat(batch["reach"], 2, axis=-1) * seen_BLO).astype(jnp.float32)

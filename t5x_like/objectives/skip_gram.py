@@ -46,7 +46,7 @@ def _drawn(ids: TokenIds) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class SkipGram:
+class WordPairs:
     """A text without some of its frequent words, how far each sees, and words that are not near it.
 
     `inputs` are the words that stay. `reach`, [n, window], is 1 in the columns up to a number from
@@ -77,7 +77,7 @@ class SkipGram:
     def __post_init__(self) -> None:
         if self.window < 1 or self.negatives < 1 or not 0 <= self.sample < 1:
             raise ValueError(
-                "SkipGram: a window and negatives are 1 at least, and a sample is a share below 1; "
+                "WordPairs: a window and negatives are 1 at least, and a sample is a share below 1; "
                 f"got {self.window}, {self.negatives} and {self.sample}"
             )
 
@@ -129,6 +129,6 @@ class SkipGram:
         }
 
 
-PRESETS = {"skip_gram": SkipGram()}
+PRESETS = {"skip_gram": WordPairs()}
 
 SUMMARIES = {"skip_gram": "words and those around them, beside words drawn at random (word2vec)"}

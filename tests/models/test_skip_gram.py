@@ -64,3 +64,15 @@ def test_at_first_no_pair_is_known() -> None:
     np.testing.assert_array_equal(
         model.states(batch).last, model.embedding.table[...][batch["encoder_input_tokens"]]
     )
+
+
+def test_a_packed_row_has_the_pairs_of_its_texts() -> None:
+    model, batch = made(), FAMILIES["skip_gram"].batch(np.random.default_rng(0))
+    long = batch["encoder_attention_mask"].all(axis=1)
+    whole = {name: x[long] for name, x in batch.items()}
+    ids = np.where(np.arange(LENGTH) < 7, 1, 2) * np.ones((long.sum(), 1), np.int32)
+    packed = whole | {"encoder_segment_ids": ids.astype(np.int32)}
+    parts = [{name: x[:, part] for name, x in whole.items()} for part in np.s_[:7, 7:]]
+    terms = [model.terms(part, None, ())[0]["pairs"] for part in (packed, *parts)]
+    assert float(terms[0].weight) == sum(float(term.weight) for term in terms[1:]) > 0
+    np.testing.assert_allclose(terms[0].sum, terms[1].sum + terms[2].sum, rtol=1e-5)

@@ -8,29 +8,29 @@ import numpy as np
 import pytest
 
 from t5x_like.core.protocols.data import TokenIds
-from t5x_like.objectives.skip_gram import SkipGram
+from t5x_like.objectives.skip_gram import WordPairs
 
 COUNTS = np.array([0, 500, 300, 6000, 2000, 1000, 600, 400])
 IDS = TokenIds(vocab_size=8, pad=0, eos=1, unk=2, counts=COUNTS)
 TEXT = {"targets": np.repeat(np.arange(8), 4000).astype(np.int32)}
 
 
-def made(objective: SkipGram, seed: int = 0) -> dict[str, np.ndarray]:
+def made(objective: WordPairs, seed: int = 0) -> dict[str, np.ndarray]:
     return objective(TEXT, np.random.default_rng(seed), IDS)
 
 
 def test_frequent_words_stay_as_often_as_word2vec_says() -> None:
-    found = made(SkipGram(sample=0.05))
+    found = made(WordPairs(sample=0.05))
     shares = COUNTS[3:] / COUNTS[3:].sum()
     expected = np.minimum(np.sqrt(0.05 / shares) + 0.05 / shares, 1)
     stayed = np.bincount(found["inputs"], minlength=8)
     np.testing.assert_array_equal(stayed[:3], 0)  # special ids
     np.testing.assert_allclose(stayed[3:] / 4000, expected, atol=0.03)
-    assert len(made(SkipGram(sample=0.0))["inputs"]) == 5 * 4000
+    assert len(made(WordPairs(sample=0.0))["inputs"]) == 5 * 4000
 
 
 def test_every_reach_is_as_likely_and_words_are_drawn_by_their_counts() -> None:
-    found = made(SkipGram(window=4, negatives=3, sample=0.0))
+    found = made(WordPairs(window=4, negatives=3, sample=0.0))
     reach = found["reach"]
     assert (np.diff(reach, axis=1) <= 0).all()
     np.testing.assert_allclose(
@@ -43,8 +43,8 @@ def test_every_reach_is_as_likely_and_words_are_drawn_by_their_counts() -> None:
 
 def test_what_is_impossible_is_refused() -> None:
     for wrong in ({"window": 0}, {"negatives": 0}, {"sample": 1.0}):
-        with pytest.raises(ValueError, match="SkipGram: a window"):
-            SkipGram(**wrong)
+        with pytest.raises(ValueError, match="WordPairs: a window"):
+            WordPairs(**wrong)
     nothing = dataclasses.replace(IDS, counts=np.array([9, 9, 9, 0, 0, 0, 0, 0]))
     with pytest.raises(ValueError, match="has no words"):
-        SkipGram()({"targets": np.array([1])}, np.random.default_rng(0), nothing)
+        WordPairs()({"targets": np.array([1])}, np.random.default_rng(0), nothing)

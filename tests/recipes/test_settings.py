@@ -300,7 +300,7 @@ SETTINGS = {
     "skip_gram": Settings(
         optimizer=adam("adamw", eps=1e-8, weight_decay=0.0),
         vocabulary=pieces("words", 692_000),
-        objective=skip_gram.SkipGram(window=5, negatives=5, sample=1e-5),
+        objective=skip_gram.WordPairs(window=5, negatives=5, sample=1e-5),
         clip=None,
         lengths={"inputs": 1024},
     ),

@@ -79,3 +79,12 @@ def of_model(model: nnx.Module) -> ModuleType:
     raise ValueError(
         f"{type(model).__name__} has no counterpart at Hugging Face: it cannot be exported"
     )
+
+
+def exports(model: Any) -> bool:
+    """Whether a family exports one of our models."""
+    try:
+        of_model(model)
+    except ValueError:
+        return False
+    return True

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 
 from t5x_like.core.abilities import Body, CountsFlops, GivesStates, GuessesMasked
+from t5x_like.layers.basics import activations
 from t5x_like.layers.basics.modules import Embedding
 from t5x_like.layers.families.body import WithEncoder
-from t5x_like.layers.heads.label_heads import SequenceHead
+from t5x_like.layers.heads.label_heads import SequenceHead, first
 from t5x_like.layers.heads.masked_lm import (
     MaskedLanguageHead,
     UntiedHead,
@@ -67,6 +69,19 @@ class Pretraining(TermLoss):
     def counted(self, batch: Batch) -> dict[str, jax.Array]:
         tokens = accounting.count(batch["encoder_attention_mask"])
         return {"tokens": tokens, "flops": self.flops(batch)}
+
+
+def sentence_head(config: Any, rngs: nnx.Rngs) -> SequenceHead:
+    """The pooler and the two classes of a pair of sentences."""
+    return SequenceHead(
+        config.d_model,
+        2,
+        pool=first,
+        init=config.init,
+        activation=activations.tanh,
+        dtype=config.dtype,
+        rngs=rngs,
+    )
 
 
 class MaskedPretraining(WithEncoder, Pretraining):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -13,8 +15,7 @@ import pytest
 from flax import nnx
 
 from t5x_like.core.counter_random import COUNTER
-from t5x_like.core.partitioning import Layout, make_layout
-from t5x_like.layers.attention import relative_tpu
+from t5x_like.core.partitioning import make_layout
 from t5x_like.layers.attention.attention_kernels import plain
 from t5x_like.layers.attention.kernel_choice import automatic, forming_probabilities
 from t5x_like.layers.attention.kernels.key_shift import KeyWindows
@@ -86,18 +87,8 @@ def found(attention: DisentangledAttention, given: Any) -> Any:
 
 
 @pytest.fixture
-def on_tpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The kernel is chosen, and interpreted; a list with an entry for each call."""
-    calls: list[int] = []
-
-    def interpreted(*args: Any, **kwargs: Any) -> jax.Array:
-        calls.append(1)
-        return relative_tpu.relative_tpu(*args, **kwargs, interpret=True)
-
-    monkeypatch.setattr(Layout, "platform", property(lambda self: "tpu"))
-    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
-    monkeypatch.setattr(disentangled, "relative_tpu", interpreted)
-    return calls
+def on_tpu(interpreted_in: Callable[[ModuleType], list[int]]) -> list[int]:
+    return interpreted_in(disentangled)
 
 
 def assert_close(got: Any, want: Any) -> None:
