@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import functools
 import importlib
-import inspect
 import re
 import tokenize
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 import gin
 
-from t5x_like.config import gin_files, gin_text, t5x_names, trust
+from t5x_like.config import gin_advice, gin_files, gin_text, t5x_names, trust
 from t5x_like.config.gin_files import ConfigError as ConfigError
 from t5x_like.config.settings import SETTINGS
 from t5x_like.core.spelling import nearest
@@ -311,28 +310,13 @@ def call(make: Callable[[], Any]) -> Any:
     try:
         return make()
     except RecursionError as error:
-        raise ConfigError(f"settings refer to each other in a circle{_circle()}") from error
+        raise ConfigError(
+            f"settings refer to each other in a circle{gin_advice.circle()}"
+        ) from error
     except (TypeError, ValueError, AttributeError, KeyError, RuntimeError) as error:
         # Gin appends the function that it called, with its address in memory.
         message = str(error).partition("\n  In call to configurable")[0].strip()
         raise ConfigError(message) from error
-
-
-def _circle() -> str:
-    """The macros of a circle, such as ": A = %B, B = %A"; "" if none is found."""
-    refers = {
-        name: re.findall(r"%(\w+)", repr(values.get("value")))
-        for (name, selector), values in gin.config._CONFIG.items()
-        if selector == "gin.macro"
-    }
-    for start in refers:
-        path = [start]
-        while (following := next(iter(refers.get(path[-1], ())), None)) not in (None, *path):
-            path.append(str(following))
-        if following == start:
-            pairs = zip(path, [*path[1:], start], strict=True)
-            return ": " + ", ".join(f"{first} = %{other}" for first, other in pairs)
-    return ""
 
 
 def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
@@ -360,7 +344,7 @@ def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
         )
         raise ConfigError(f"{reason} {where}") from error
     except NameError as error:
-        raise ConfigError(_not_imported(str(error), where)) from error
+        raise ConfigError(gin_advice.not_imported(str(error), where)) from error
     except ImportError as error:
         named = re.search(r"(?:'|import of )([\w.]+)", str(error))
         name = error.name or (named[1] if named else "")
@@ -368,32 +352,12 @@ def _translated(parse: Callable[[str], Any], what: str, *, where: str) -> None:
         meant = t5x_names.T5 if name.partition(".")[0] == "t5" else meant
         message = str(error).partition("\n")[0]
         raise ConfigError(f"cannot import {name!r} {where}: {message}{meant}") from error
+    except KeyError as error:
+        if "Ambiguous" not in str(error):
+            raise
+        raise ConfigError(gin_advice.ambiguous(str(error), where)) from error
     except (ValueError, AttributeError, OSError) as error:
         message = str(error).split("\n")[0].strip().rstrip(".")
-        raise ConfigError(f"{message} {where}" + _nearest_configurable(message)) from error
-
-
-def _not_imported(message: str, where: str) -> str:
-    """Advice for gin's message about a name that stands for no imported module."""
-    name = message.partition("'")[2].partition("'")[0]
-    known = {module.rpartition(".")[2]: module for module in trust.modules()}
-    if name in known:
-        package = known[name].rpartition(".")[0]
-        return f"{name!r} is not imported {where}: add `from {package} import {name}`"
-    imported = [statement.module.rpartition(".")[2] for statement in gin.config._IMPORTS]
-    return f"no module {name!r} is imported {where}" + nearest(name, sorted({*known, *imported}))
-
-
-def _nearest_configurable(message: str) -> str:
-    """Advice for gin's message: the nearest configurables, or parameters of the configurable."""
-    if match := re.search(r"No configurable matching '([\w.]+)'", message):
-        selectors = {selector for _, selector in gin.config._CONFIG if selector != "gin.macro"}
-        known = sorted(".".join(selector.split(".")[-2:]) for selector in selectors)
-        return nearest(match[1], known)
-    if match := re.search(
-        r"Configurable '([\w.]+)' doesn't have a parameter named '(\w+)'", message
-    ):
-        configurable = gin.config._REGISTRY.get_match(match[1])
-        if configurable is not None:
-            return nearest(match[2], list(inspect.signature(configurable.wrapped).parameters))
-    return ""
+        raise ConfigError(
+            f"{message} {where}" + gin_advice.nearest_configurable(message)
+        ) from error

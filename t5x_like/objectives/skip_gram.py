@@ -77,7 +77,7 @@ class WordPairs:
     def __post_init__(self) -> None:
         if self.window < 1 or self.negatives < 1 or not 0 <= self.sample < 1:
             raise ValueError(
-                "WordPairs: a window and negatives are 1 at least, and a sample is a share below 1; "
+                "WordPairs: a window and negatives are 1 at least, a sample is a share below 1; "
                 f"got {self.window}, {self.negatives} and {self.sample}"
             )
 

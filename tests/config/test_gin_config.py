@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_like.config import gin_config
+from t5x_like.config import gin_config, gin_files
 from t5x_like.config.gin_files import ConfigError
 
 DYNAMIC = "from __gin__ import dynamic_registration\n"
@@ -74,6 +74,13 @@ def test_a_mistake_is_named_with_what_was_meant(
     with gin_config.temporary_configuration(), pytest.raises(ConfigError, match=message) as found:
         gin_config.load(["my.gin"])
     assert "\n" not in str(found.value)
+
+
+def test_a_name_of_several_classes_is_told_with_the_whole_ones() -> None:
+    xlnet = str(gin_files.find_recipe("xlnet-mini"))
+    meant = r"--gin.xlnet.XLNet.max_ngram=3: write one of .*, t5x_like.objectives.xlnet.XLNet$"
+    with gin_config.temporary_configuration(), pytest.raises(ConfigError, match=meant):
+        gin_config.load([xlnet], ["xlnet.XLNet.max_ngram=3"])
 
 
 def test_files_that_include_one_another_are_named(tmp_path: Path) -> None:
